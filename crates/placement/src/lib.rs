@@ -44,6 +44,7 @@
 pub mod annotations;
 pub mod countable;
 mod demand;
+mod gangs;
 mod gpu_state;
 mod index;
 pub mod inventory;

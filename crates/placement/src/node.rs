@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
+use super::gangs::Gangs;
 use super::gpu_state::{GpuState, Health};
 use super::ranking::{self, Rank, RankedGpu, Strategy};
 use super::reasons::{GpuName, NodeReasons, Reason};
@@ -27,6 +28,7 @@ pub struct GpuReservations {
 pub(crate) struct Node {
     /// GPUs of the inventory in its order, then GPUs that only reservations name, by UUID.
     slots: Vec<GpuState>,
+    gangs: Gangs,
 }
 
 impl Node {
@@ -60,7 +62,7 @@ impl Node {
             let far = numa.iter().enumerate().filter(|(_, other)| is_far(other));
             slot.far = far.fold(0, |mask, (at, _)| mask | ranking::bit(at));
         }
-        Self { slots }
+        Self { slots, gangs: Gangs::default() }
     }
 
     /// Whether it has neither GPUs nor reservations.
@@ -76,7 +78,12 @@ impl Node {
         self.slots.iter().find(|slot| *slot.uuid == *uuid)
     }
 
+    pub(crate) fn gangs(&self) -> &Gangs {
+        &self.gangs
+    }
+
     pub(crate) fn add(&mut self, gpus: &[Arc<str>], demand: &Demand) {
+        self.gangs.add(gpus, demand);
         for uuid in gpus {
             match self.slots.iter_mut().find(|slot| slot.uuid == *uuid) {
                 Some(slot) => slot.add(demand),
@@ -97,6 +104,7 @@ impl Node {
         for slot in &mut self.slots {
             slot.used = super::gpu_state::Used::default();
         }
+        self.gangs = Gangs::default();
         for (gpus, demand) in others {
             self.add(gpus, demand);
         }
@@ -109,6 +117,16 @@ impl Node {
         strategy: Strategy,
     ) -> Option<(Rank, Vec<usize>)> {
         let demand = prepared.demand;
+        let has_slot = |positions: &[usize]| self.gangs.excess(&self.uuids(positions), demand).is_none();
+        let fitting = self.fitting(prepared, strategy);
+        let (rank, positions) = ranking::best_accepted_set(fitting, demand.gpus as usize, has_slot)?;
+        let is_apart = demand.gang.as_ref().is_some_and(|gang| !self.has_pod_of(gang));
+        Some((if is_apart { ranking::apart_from_gang(rank) } else { rank }, positions))
+    }
+
+    /// The GPUs on which the demand fits, each by itself.
+    fn fitting(&self, prepared: &PreparedDemand<'_>, strategy: Strategy) -> Vec<RankedGpu> {
+        let demand = prepared.demand;
         let free_gpus = self.free_gpus();
         let slots = self.slots.iter().enumerate();
         let fitting =
@@ -119,7 +137,11 @@ impl Node {
             peers: slot.peers,
             far: slot.far,
         });
-        ranking::best_set(ranked, demand.gpus as usize)
+        ranked.collect()
+    }
+
+    fn has_pod_of(&self, gang: &Arc<str>) -> bool {
+        self.slots.iter().any(|slot| slot.used.gangs.contains(gang))
     }
 
     /// UUIDs of the GPUs at these positions.
@@ -149,6 +171,12 @@ impl Node {
         let mut refused: Vec<(GpuName, Reason)> = against.collect();
         refused.sort_by_key(|(_, reason)| remoteness(reason));
         let asked = demand.gpus as usize;
+        let fitting = self.fitting(prepared, Strategy::default());
+        if let Some((_, positions)) = ranking::best_set(fitting.into_iter(), asked)
+            && let Some(together_ppm) = self.gangs.excess(&self.uuids(&positions), demand)
+        {
+            return NodeReasons::NoSlot { asked_ppm: u64::from(demand.share.ppm()), together_ppm };
+        }
         NodeReasons::TooFewGpus { fitting: selected.len() - refused.len(), asked, refused }
     }
 

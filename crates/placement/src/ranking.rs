@@ -17,9 +17,10 @@ pub enum Strategy {
     Spread,
 }
 
-/// Rank of a GPU or of a set: the smallest is the best. Compared from left to right: latency-critical pods that a
-/// latency-critical pod meets, pairs of the set without a direct link, pairs on different NUMA nodes, then the strategy's own criteria.
-pub(crate) type Rank = [u64; 7];
+/// Rank of a GPU or of a set: the smallest is the best. Compared from left to right: 1 for a pod of a gang on a node without another pod of
+/// the gang, latency-critical pods that a latency-critical pod meets, pairs of the set without a direct link, pairs on different NUMA
+/// nodes, then the strategy's own criteria.
+pub(crate) type Rank = [u64; 8];
 
 /// Rank of one GPU. `free_gpus`: GPUs of the node without pods.
 ///
@@ -39,12 +40,23 @@ pub(crate) fn of_gpu(strategy: Strategy, slot: &GpuState, demand: &Demand, free_
         (Strategy::Spread, Share::ZERO) => [pods, used.ppm, used.memory_bytes, gpus_in_use],
         (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, gpus_in_use],
     };
-    [critical, 0, 0, first, second, third, fourth]
+    [0, critical, 0, 0, first, second, third, fourth]
 }
 
 /// Latency-critical pods that a latency-critical pod meets on the GPUs with this rank.
 pub(crate) fn critical_pods(rank: &Rank) -> u64 {
-    rank[0]
+    rank[1]
+}
+
+/// The rank on a node without another pod of the gang.
+pub(crate) fn apart_from_gang(mut rank: Rank) -> Rank {
+    rank[0] = 1;
+    rank
+}
+
+/// Whether the node of this rank has no other pod of the gang.
+pub(crate) fn is_apart_from_gang(rank: &Rank) -> bool {
+    rank[0] > 0
 }
 
 /// GPUs of a node as bits by their position. A node has 16 at most; positions beyond the bits count as not linked.
@@ -85,6 +97,42 @@ pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -
         return Some(described(first));
     }
     gpus.iter().map(|start| described(&grow(&gpus, all, *start, count))).min()
+}
+
+/// As [`best_set`] among the sets that the caller accepts. If the best of all is none of these, all sets are compared, those of several
+/// GPUs among the [`COMPARED_GPUS`] GPUs of the best ranks.
+pub(crate) fn best_accepted_set(
+    mut fitting: Vec<RankedGpu>,
+    count: usize,
+    is_accepted: impl Fn(&[usize]) -> bool,
+) -> Option<(Rank, Vec<usize>)> {
+    let best = best_set(fitting.iter().copied(), count)?;
+    if is_accepted(&best.1) {
+        return Some(best);
+    }
+    if count > 1 {
+        fitting.sort_unstable_by_key(|gpu| (gpu.rank, gpu.position));
+        fitting.truncate(COMPARED_GPUS.max(count));
+    }
+    let sets = combinations(&fitting, count).into_iter().map(|set| described(&set));
+    sets.filter(|(_, positions)| is_accepted(positions)).min()
+}
+
+/// All sets of several GPUs are compared among this many. Those of 4 of 8 are 70.
+pub(crate) const COMPARED_GPUS: usize = 8;
+
+/// All sets of `count` of the items.
+pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+    match (count, items.split_first()) {
+        (0, _) => vec![Vec::new()],
+        (_, Some((first, rest))) if count <= items.len() => {
+            let mut sets = combinations(rest, count - 1);
+            sets.iter_mut().for_each(|set| set.insert(0, *first));
+            sets.extend(combinations(rest, count));
+            sets
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The rank of a set, and the positions of its GPUs.
@@ -128,7 +176,7 @@ fn rank_of(set: &[RankedGpu]) -> Rank {
         set.iter().map(|gpu| u64::from((mask(gpu) & inside).count_ones())).sum::<u64>() / 2
     };
     let pairs = (set.len() * set.len().saturating_sub(1) / 2) as u64;
-    sum[1] = pairs.saturating_sub(pairs_of(&|gpu| gpu.peers));
-    sum[2] = pairs_of(&|gpu| gpu.far);
+    sum[2] = pairs.saturating_sub(pairs_of(&|gpu| gpu.peers));
+    sum[3] = pairs_of(&|gpu| gpu.far);
     sum
 }

@@ -129,6 +129,13 @@ pub enum NodeReasons {
         /// The reasons of the others, nearest to fitting first.
         refused: Vec<(GpuName, Reason)>,
     },
+    /// The pod fits on each of enough GPUs, but its gang has no slot there in which it runs on all of them.
+    NoSlot {
+        /// Parts per million of a GPU that the pod asks for.
+        asked_ppm: u64,
+        /// What its gang asks for with two others of which each two have a common GPU.
+        together_ppm: u64,
+    },
 }
 
 /// GPUs of a node that a message names before it counts the rest.
@@ -142,6 +149,7 @@ impl NodeReasons {
             Self::TooFewGpus { fitting, asked, refused } => {
                 fitting + refused.iter().filter(|(_, reason)| reason.is_resolvable()).count() >= *asked
             }
+            Self::NoSlot { .. } => true,
         }
     }
 
@@ -149,6 +157,9 @@ impl NodeReasons {
     pub fn summary(&self) -> String {
         match self {
             Self::NoGpus | Self::NoneSelected { .. } => self.to_string(),
+            Self::NoSlot { asked_ppm, .. } => {
+                format!("no slot of {} for the gang beside those of others", format_share(*asked_ppm))
+            }
             Self::TooFewGpus { asked, refused, .. } => {
                 let (count, gpu) = match asked {
                     1 => ("no".to_owned(), "GPU"),
@@ -180,6 +191,12 @@ impl fmt::Display for NodeReasons {
                 write!(to, "no GPU {asked}")?;
                 if has.is_empty() { Ok(()) } else { write!(to, " (has {})", has.join(", ")) }
             }
+            Self::NoSlot { asked_ppm, together_ppm } => write!(
+                to,
+                "no slot of {} in which the gang runs on all of its GPUs: with two gangs on some of them it asks for {} of the same time",
+                format_share(*asked_ppm),
+                format_share(*together_ppm),
+            ),
             Self::TooFewGpus { asked: 1, refused, .. } => write_gpus(to, refused),
             Self::TooFewGpus { fitting, asked, refused } if refused.is_empty() => {
                 write!(to, "{fitting} of {asked} GPUs fit, and there are no others")

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sluice_sim::client::gpu_info;
+use sluice_sim::identity::uuid_text;
 use tempfile::TempDir;
 
 use crate::http::free_address;
@@ -272,6 +274,11 @@ impl TestBed {
         command.arg("--resource-file").arg(self.resource_file()).args(["--metrics", &metrics.to_string()]);
         if self.options.with_tcp {
             command.args(["--tcp", &tcp.to_string()]);
+        }
+        // A process may use several GPUs of the machine.
+        if self.options.gpus > 1 || self.options.other_simulator.is_some() {
+            let gpu = gpu_info(&self.simulator_socket()).context("cannot ask the simulator for its GPU")?;
+            command.args(["--gpu-uuid", &uuid_text(gpu.uuid)]);
         }
         command.args(&self.options.manager_flags).env("RUST_LOG", "info").env("NO_COLOR", "1");
         command.envs(self.options.environment.iter().cloned());

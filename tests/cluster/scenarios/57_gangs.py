@@ -1,5 +1,7 @@
-"""Jobs on several GPUs: their ranks run at the same time, in one pod, in several containers of a pod, and in the pods of a JobSet or a
-LeaderWorkerSet that Kueue admits."""
+"""Jobs on several GPUs: their ranks run at the same time, in one pod, in several containers of a pod, and in the pods of a JobSet, a
+LeaderWorkerSet, a TrainJob or a RayCluster that Kueue admits.
+
+JobSet and LeaderWorkerSet have their real controllers. TrainJob and RayCluster have stand-ins: the objects that their controllers make."""
 
 import contextlib
 import json
@@ -121,7 +123,9 @@ def test_several_containers_are_one_client_and_one_of_them_restarts_alone(cluste
         assert [name for name, limits in containers.items() if "sluice.dev/milli" in limits] == ["first"], containers
         assert "libsluice" not in cluster.exec(ns, "pair", "cat", "/proc/self/maps", container="side")
         rows = clients_of_gpus(ns, "pair")
-        assert {gpu: row["processes"] for gpu, row in rows.items()} == dict.fromkeys(GPUS, 1), rows
+        # Both containers' processes belong to the one client of the pod, each on its GPU.
+        containers_of = {gpu: [process["container"] for process in row["processes"]] for gpu, row in rows.items()}
+        assert containers_of == dict(zip(GPUS, (["first"], ["second"]))), rows
         # One limit: what the first container holds of a GPU is missing for the second one there.
         hold = ["sluice", "load", "be", "--device", "0", "--count", "1", "--memory"]
         denied = {size: last_record(cluster.exec(ns, "pair", *hold, size, container="second"))["denied"] for size in ("300Mi", "600Mi")}
@@ -146,6 +150,7 @@ def statuses(cluster, ns: str) -> dict[str, tuple]:
 
 
 QUEUED = {"sluice.test/queued": "true"}
+IN_QUEUE = {"kueue.x-k8s.io/queue-name": "gpus"}
 RANK = {"sluice.dev/milli": "300", "sluice.dev/memory-mib": "1024"}
 
 
@@ -193,45 +198,72 @@ def rank_template(gang: str, restart: str) -> dict:
     return {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
 
 
-def job_set(name: str) -> dict:
+def job_set(name: str) -> list[dict]:
     """A JobSet of two ranks, in a pod each."""
     job = {"backoffLimit": 0, "completions": 1, "parallelism": 1, "template": rank_template(name, "Never")}
     spec = {"replicatedJobs": [{"name": "ranks", "replicas": 2, "template": {"spec": job}}]}
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "gpus"}}, "spec": spec}
+    return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name, "labels": IN_QUEUE}, "spec": spec}]
 
 
-def leader_worker_set(name: str) -> dict:
+def leader_worker_set(name: str) -> list[dict]:
     """A LeaderWorkerSet of one group of two pods."""
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": rank_template(name, "Always")}}
-    return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "gpus"}}, "spec": spec}
+    return [{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": name, "labels": IN_QUEUE}, "spec": spec}]
+
+
+def train_job(name: str) -> list[dict]:
+    """Stand-in of a TrainJob of two nodes: the JobSet that Kubeflow's trainer makes of it, with one indexed Job and a pod for each node."""
+    template = rank_template(name, "Never")
+    template["metadata"]["labels"] = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"backoffLimit": 0, "completionMode": "Indexed", "completions": 2, "parallelism": 2, "template": template}
+    (made,) = job_set(name)
+    made["spec"]["replicatedJobs"] = [{"name": "node", "replicas": 1, "template": {"spec": job}}]
+    return [made]
+
+
+def ray_cluster(name: str) -> list[dict]:
+    """Stand-in of a RayCluster with a worker group of two: the pods that KubeRay makes of it, without their owner. Kueue admits them as a
+    group of pods. The head needs no GPU."""
+    ray = {"ray.io/cluster": name, "ray.io/is-ray-node": "yes", "kueue.x-k8s.io/pod-group-name": name} | IN_QUEUE
+    head = product.program(f"{name}-head", "/usr/bin/sleep", "100000")
+    workers = [product.tenant(f"{name}-workers-worker-{number}", gang=name) for number in range(2)]
+    for pod, kind, group in [(head, "head", "headgroup"), *((worker, "worker", "workers") for worker in workers)]:
+        pod["metadata"]["labels"] = ray | {"ray.io/node-type": kind, "ray.io/group": group}
+        # A group without replacements for pods that end: else Kueue keeps deleted ones.
+        pod["metadata"]["annotations"] |= {"kueue.x-k8s.io/pod-group-total-count": "3", "kueue.x-k8s.io/retriable-in-group": "false"}
+    for worker in workers:
+        worker["spec"]["containers"][0]["resources"] = {"limits": RANK}
+    return [head, *workers]
 
 
 def pods_of(ns: str, job: str) -> list[str]:
-    """The pods of a job that run."""
-    alive = [pod for pod in product.pods(ns) if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Running"]
-    return [name for name in (pod["metadata"]["name"] for pod in alive) if name.startswith(job)]
+    """The pods of a job that run with a GPU."""
+    alive = [pod["metadata"] for pod in product.pods(ns) if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Running"]
+    return [at["name"] for at in alive if at["name"].startswith(job) and product.ASSIGNED in at.get("annotations", {})]
 
 
-def reasons(cluster, ns: str) -> list[str]:
-    """Why workloads have no quota."""
-    workloads = cluster.get("workloads.kueue.x-k8s.io", namespace=ns)["items"]
+def reasons(cluster, ns: str, job: str) -> list[str]:
+    """Why the workload of a job has no quota."""
+    workloads = [one for one in cluster.get("workloads.kueue.x-k8s.io", namespace=ns)["items"] if job in one["metadata"]["name"]]
     conditions = [condition for one in workloads for condition in one.get("status", {}).get("conditions", [])]
     return [one["message"] for one in conditions if one["type"] == "QuotaReserved" and one["status"] == "False"]
 
 
 def admitted_as_a_whole(cluster, ns: str, make, name: str) -> None:
     """Two pods with one gang run at the same time. A second job of this kind waits as a whole, though one of its pods fits into the quota."""
-    cluster.create(ns, make(f"{name}-one"))
+    cluster.create(ns, *make(f"{name}-one"))
     cluster.until("both pods of the job", 120, lambda: len(pods_of(ns, f"{name}-one")) == 2)
     members = pods_of(ns, f"{name}-one")
     where = product.assigned(ns)
     # The scheduler fills GPUs, but two pods of a gang never share one.
     assert sorted(where[member] for member in members) == sorted(GPUS), where
     run_together(cluster, ns, {name: members}, "admitted")
-    cluster.create(ns, make(f"{name}-two"))
-    cluster.until("the second job has a reason", 60, lambda: any("insufficient unused quota for sluice.dev/milli" in reason for reason in reasons(cluster, ns)))
+    cluster.create(ns, *make(f"{name}-two"))
+    wanted = "insufficient unused quota for sluice.dev/milli"
+    cluster.until("the second job has a reason", 60, lambda: any(wanted in reason for reason in reasons(cluster, ns, f"{name}-two")))
     assert not [pod for pod in product.assigned(ns) if pod.startswith(f"{name}-two")]
     cluster.kubectl("delete", JOBS, "--all", "-n", ns, "--timeout=60s")
+    cluster.kubectl("delete", "pods", "-l", "ray.io/cluster", "-n", ns, "--timeout=60s")
     cluster.until("the job's pods are gone", 60, lambda: not [pod for pod in product.phases(ns) if pod.startswith(name)])
 
 
@@ -239,7 +271,7 @@ def waits_without_a_gpu_until_there_is_room_for_all(cluster, ns: str) -> None:
     """Kueue counts the cluster's sums: it admits a job of which one pod finds no room on a single GPU, and suspends it again."""
     product.create(ns, product.tenant("full", quota=0.8, memory="1Gi", gpu_uuid=GPUS[0]))
     product.all_running(ns)
-    cluster.create(ns, job_set("job"))
+    cluster.create(ns, *job_set("job"))
     cluster.until("one pod of the job", 90, lambda: len(pods_of(ns, "job")) == 1)
     texts = lambda: [event["message"] for event in cluster.events(ns) if event["reason"] == "FailedScheduling"]
     cluster.until("the reason of the other", 60, lambda: any("has a pod of the same gang" in text and "0.200 free, 0.300 asked" in text for text in texts()))
@@ -250,13 +282,14 @@ def waits_without_a_gpu_until_there_is_room_for_all(cluster, ns: str) -> None:
     assert sorted(where[pod] for pod in pods_of(ns, "job")) == sorted(GPUS), where
 
 
-def test_jobset_and_leaderworkerset_are_admitted_as_a_whole_and_their_pods_run_at_the_same_time(cluster):
+def test_jobs_of_several_pods_are_admitted_as_a_whole_and_their_pods_run_at_the_same_time(cluster):
     with queued(cluster) as ns:
-        # On each GPU a pod that is in no gang and that no queue manages.
-        local = [product.tenant(f"local-{gpu[-1]}", quota=0.7, memory="1Gi", gpu_uuid=gpu) for gpu in GPUS]
+        # On each GPU a pod that is in no gang and that no queue manages. Beside them ranks without a gang have different shares of the two GPUs, so
+        # that their phases do not stay together.
+        local = [product.tenant(f"local-{gpu[-1]}", quota=quota, memory="1Gi", gpu_uuid=gpu) for gpu, quota in zip(GPUS, (0.7, 0.5))]
         product.create(ns, *local)
         product.all_running(ns)
-        for name, make in (("jobset", job_set), ("lws", leader_worker_set)):
+        for name, make in (("jobset", job_set), ("lws", leader_worker_set), ("trainjob", train_job), ("raycluster", ray_cluster)):
             admitted_as_a_whole(cluster, ns, make, name)
         for pod in local:
             cluster.delete("pod", pod["metadata"]["name"], ns)

@@ -12,7 +12,7 @@ from lib import api, fleet, scale
 from lib.agents import Agent
 from lib.history import History
 from lib.namespaces import until
-from lib.oracle import check_gpus, fits, memories, on_gpus
+from lib.oracle import check_gpus, fits, gangs_of, memories, on_gpus
 
 SECONDS = 900
 NODES, GPUS, PODS, BATCH = 25, 4, 200, 20
@@ -147,13 +147,13 @@ def is_settled(ns: str, sizes: dict) -> bool:
     pods = found(ns)
     if any("deletionTimestamp" in one["metadata"] for one in pods):
         return False
-    holds = on_gpus(pods, sizes)
+    holds, gangs = on_gpus(pods, sizes), gangs_of(pods)
     cpus = defaultdict(int)
     for one in pods:
         cpus[one["spec"].get("nodeName")] += cpu(one)
     waiting = [one for one in pods if not one["spec"].get("nodeName")]
     return not any(
-        cpus[node] + cpu(one) <= 256 and fits(one, [(size, holds[gpu]) for gpu, size in of_node.items()])
+        cpus[node] + cpu(one) <= 256 and fits(one, {gpu: (size, holds[gpu]) for gpu, size in of_node.items()}, gangs[node])
         for one in waiting
         for node, of_node in sizes.items()
     )

@@ -160,8 +160,12 @@ impl Index {
                 best.truncate(most);
             }
         }
+        // The caller may choose any of the places.
+        if best.first().is_some_and(|one| !ranking::is_apart_from_gang(&one.rank)) {
+            best.retain(|one| !ranking::is_apart_from_gang(&one.rank));
+        }
         if demand.latency_critical {
-            // The caller may choose any of the places: on none does it meet more of its kind than necessary.
+            // On none does it meet more of its kind than necessary.
             let fewest = best.first().map(|one| ranking::critical_pods(&one.rank));
             best.retain(|one| Some(ranking::critical_pods(&one.rank)) == fewest);
         }

@@ -16,6 +16,7 @@ use crate::demand::{Demand, PreparedDemand};
 use crate::gpu_state::GpuState;
 use crate::node::Node;
 use crate::outcome::Reservation;
+use crate::ranking::{COMPARED_GPUS, combinations};
 use search::{Problem, Set, least_set};
 
 pub use cost::Cost;
@@ -74,9 +75,6 @@ struct Candidate<'a> {
     facts: Evictable,
 }
 
-/// Sets of several GPUs are chosen among this many: those where one GPU costs the least. All sets of 4 of 8 are 70.
-const COMPARED_GPUS: usize = 8;
-
 impl Index {
     /// The best set of pods to evict from the node, so that the pod fits there. `None` if no set is enough.
     ///
@@ -109,7 +107,7 @@ impl Index {
             if best.is_some() && demand.gpus > 1 && preemptor.checks_left.get() == 0 {
                 break;
             }
-            if let Some(set) = least_set(&problem(target, &candidates, preemptor))
+            if let Some(set) = least_set(&problem(&cleared, target, &candidates, preemptor))
                 && best.as_ref().is_none_or(|(least, _)| set.cost < least.cost)
             {
                 best = Some((set, target));
@@ -127,6 +125,7 @@ impl Index {
 
 /// The victims for these GPUs are among the pods on them, and those that are proposed for other needs.
 fn problem<'a>(
+    cleared: &Node,
     target: &'a [&'a GpuState],
     candidates: &'a [Candidate<'a>],
     preemptor: &'a Preemptor<'a>,
@@ -134,7 +133,12 @@ fn problem<'a>(
     let is_relevant = |one: &&Candidate<'_>| {
         one.facts.is_required || one.facts.is_proposed || target.iter().any(|slot| one.is_on(slot))
     };
-    Problem { target, candidates: candidates.iter().filter(is_relevant).collect(), preemptor }
+    let (relevant, others): (Vec<_>, Vec<_>) = candidates.iter().partition(is_relevant);
+    let mut gangs = cleared.gangs().clone();
+    for other in others {
+        gangs.add(&other.reservation.gpus, &other.reservation.demand);
+    }
+    Problem { target, gangs, candidates: relevant, preemptor }
 }
 
 /// The sets of GPUs that could take the pod if all candidates ended. Of sets of several GPUs the first is cheap.
@@ -152,24 +156,10 @@ fn targets<'a>(
     if count > 1 {
         // All of them fit the pod when all candidates have ended, but other needs may not be met: such a GPU comes last.
         slots.sort_by_cached_key(|slot| {
-            let alone = least_set(&problem(std::slice::from_ref(slot), candidates, preemptor));
+            let alone = least_set(&problem(cleared, std::slice::from_ref(slot), candidates, preemptor));
             alone.map_or((true, None), |set| (false, Some(set.cost)))
         });
         slots.truncate(COMPARED_GPUS.max(count));
     }
     combinations(&slots, count)
-}
-
-/// All sets of `count` of the GPUs.
-fn combinations<'a>(slots: &[&'a GpuState], count: usize) -> Vec<Vec<&'a GpuState>> {
-    match (count, slots.split_first()) {
-        (0, _) => vec![Vec::new()],
-        (_, Some((first, rest))) if count <= slots.len() => {
-            let mut sets = combinations(rest, count - 1);
-            sets.iter_mut().for_each(|set| set.insert(0, first));
-            sets.extend(combinations(rest, count));
-            sets
-        }
-        _ => Vec::new(),
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cost::{Cost, Disruptions};
 use super::{Candidate, Preemptor};
+use crate::gangs::Gangs;
 use crate::gpu_state::GpuState;
 
 /// All sets are compared up to this many candidates that need not be in each set: 256 sets. With more, candidates are
@@ -15,6 +16,8 @@ const COMPARED: usize = 8;
 pub(super) struct Problem<'a> {
     /// The GPUs, with the pods that stay.
     pub(super) target: &'a [&'a GpuState],
+    /// The gangs of the node without those of the candidates.
+    pub(super) gangs: Gangs,
     /// In order of importance.
     pub(super) candidates: Vec<&'a Candidate<'a>>,
     pub(super) preemptor: &'a Preemptor<'a>,
@@ -129,6 +132,17 @@ impl<'a> Problem<'a> {
         let mut needs = self.preemptor.needs.iter().enumerate();
         needs.all(|(resource, need)| freed(resource) >= *need)
             && self.target.iter().all(|slot| self.fits(slot, victims))
+            && self.has_slot(victims)
+    }
+
+    /// Whether the pod's gang has a slot on the GPUs.
+    fn has_slot(&self, victims: &[bool]) -> bool {
+        let mut gangs = self.gangs.clone();
+        for (one, _) in self.candidates.iter().zip(victims).filter(|(_, is_victim)| !**is_victim) {
+            gangs.add(&one.reservation.gpus, &one.reservation.demand);
+        }
+        let gpus: Vec<Arc<str>> = self.target.iter().map(|slot| slot.uuid.clone()).collect();
+        gangs.excess(&gpus, self.preemptor.demand).is_none()
     }
 
     fn fits(&self, slot: &GpuState, victims: &[bool]) -> bool {

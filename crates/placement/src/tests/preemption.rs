@@ -163,6 +163,18 @@ fn victim_on_several_gpus_makes_room_on_each_of_them() {
 }
 
 #[test]
+fn pod_is_evicted_for_a_gang_that_has_room_but_no_slot() {
+    let mut index = occupied(3, &[]);
+    for (pod, gpus, priority) in [("first", [0, 1], 1), ("second", [1, 2], 0)] {
+        let on_these = Demand { uuids: gpus.map(|at| uuid("a", at)).to_vec(), ..on_each(2, 400) };
+        bind(&mut index, pod, &of_priority(priority, on_these));
+    }
+    // 0.6 of two GPUs is free.
+    assert_eq!(names(victims(&index, on_each(2, 600))), ["second"]);
+    assert_eq!(names(victims(&index, on_each(2, 200))), [""; 0]);
+}
+
+#[test]
 fn room_on_several_gpus_is_kept_for_a_nominated_pod() {
     let mut index = occupied(3, &[("a", 600, 0, 0), ("b", 600, 0, 1), ("c", 900, 1, 2)]);
     let urgent = of_priority(URGENT, on_each(2, 500));

@@ -1,11 +1,11 @@
 //! Properties after any sequence of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, link, node, share, uuid, whole};
+use super::fixtures::{GIB, link, node, on_each, share, uuid, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -144,6 +144,29 @@ struct FeasibleSet {
     critical: usize,
 }
 
+/// Whether a pod with several GPUs has a slot on these: with each two others that have a common GPU with it and with each other it asks
+/// for 1 at most.
+fn has_slot(index: &Index, node: &str, gpus: &[String], demand: &Demand) -> bool {
+    let is_gang = |demand: &Demand| demand.gpus > 1 && !demand.latency_critical && !demand.is_whole();
+    let reservations = (0..12).flat_map(|pod| index.reservations(&format!("pod-{pod}")));
+    let here = reservations.filter(|one| *one.node == *node && is_gang(&one.demand));
+    let others: Vec<(BTreeSet<String>, u32)> = here
+        .map(|one| (one.gpus.iter().map(ToString::to_string).collect(), one.demand.share.ppm()))
+        .collect();
+    let gpus: BTreeSet<String> = gpus.iter().cloned().collect();
+    let meets = |one: &BTreeSet<String>, other: &BTreeSet<String>| !one.is_disjoint(other);
+    let is_excess = |(at, one): (usize, &(BTreeSet<String>, u32))| {
+        let mut after = others.iter().skip(at + 1);
+        after.any(|other| {
+            meets(&one.0, &gpus)
+                && meets(&other.0, &gpus)
+                && meets(&one.0, &other.0)
+                && one.1 + other.1 + demand.share.ppm() > 1_000_000
+        })
+    };
+    !is_gang(demand) || !others.iter().enumerate().any(is_excess)
+}
+
 /// All sets of different GPUs of one node that can take the demand. All GPUs are healthy.
 fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
     let sums = sums(index);
@@ -162,7 +185,8 @@ fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
         let numbers = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1);
         (node, numbers.map(|gpu| uuid(node, gpu)).collect::<Vec<String>>())
     });
-    let sets = sets.filter(|(node, gpus)| gpus.iter().all(|gpu| fits(node, gpu)));
+    let sets = sets
+        .filter(|(node, gpus)| gpus.iter().all(|gpu| fits(node, gpu)) && has_slot(index, node, gpus, demand));
     sets.map(|(node, gpus)| FeasibleSet {
         node,
         ppm: gpus.iter().map(|gpu| sum_of(node, gpu).0).sum(),
@@ -204,6 +228,31 @@ proptest! {
             // Links would come first.
             let all = sets.iter().map(|set| set.ppm);
             prop_assert_eq!(Some(found.ppm), if binpack { all.max() } else { all.min() });
+        }
+    }
+
+    #[test]
+    fn set_with_a_slot_is_found_where_one_exists(
+        gangs in prop::collection::vec((1..1_u32 << GPUS, 100..500_u32, any::<bool>()), 0..6),
+        (gpus, milli) in (2..=GPUS, 100..700_u32), binpack: bool,
+    ) {
+        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
+        for (number, (bits, milli, latency_critical)) in gangs.into_iter().enumerate() {
+            let demand = Demand { latency_critical, ..on_each(bits.count_ones(), milli) };
+            let gpus: Vec<String> = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1).map(|gpu| uuid("a", gpu)).collect();
+            if feasible_sets(&index, &demand).iter().any(|set| set.node == "a" && set.gpus == gpus) {
+                index.confirm(&format!("pod-{number}"), "a", &gpus, &demand);
+            }
+        }
+        let demand = on_each(gpus, milli);
+        let sets: Vec<Vec<String>> = feasible_sets(&index, &demand)
+            .into_iter().filter(|set| set.node == "a").map(|set| set.gpus).collect();
+        match index.place_on_node("newcomer", &demand, "a") {
+            Ok(place) => {
+                let chosen: Vec<String> = place.gpus.iter().map(ToString::to_string).collect();
+                prop_assert!(sets.contains(&chosen), "{chosen:?} is none of {sets:?}");
+            }
+            Err(reasons) => prop_assert!(sets.is_empty(), "{reasons}: {sets:?}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sets of GPUs for one pod.
 
 use super::fixtures::{GIB, link, node, on_each, share, uuid, whole};
-use super::{Demand, PlacementOutcome, index, refusal, reserve, reserved_gpus};
+use super::{Demand, Index, PlacementOutcome, index, refusal, reserve, reserved_gpus};
 
 #[test]
 fn pod_of_several_gpus_gets_the_most_used_ones_with_room_of_one_node() {
@@ -173,6 +173,87 @@ fn pods_of_a_gang_get_different_gpus_and_other_pods_are_not_concerned() {
     assert_eq!(reserved_gpus(&mut index, "none", &share(300, Some(GIB)), &["a"]), [uuid("a", 0)]);
     assert!(index.release("rank-0"));
     assert_eq!(reserved_gpus(&mut index, "rank-0", &of("ns/ring"), &["a"]), [uuid("a", 0)]);
+}
+
+#[test]
+fn pod_of_a_gang_goes_to_the_node_of_the_others_while_it_fits_there() {
+    let of = |gang: &str| Demand { gang: Some(gang.into()), ..share(300, Some(GIB)) };
+    let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2))]);
+    assert_eq!(reserved_gpus(&mut index, "rank-0", &of("ns/ring"), &["b"]), [uuid("b", 0)]);
+    // Without the gang it would be the more used GPU, or that of the first node.
+    index.confirm("other", "a", &[uuid("a", 0)], &share(600, Some(GIB)));
+    assert_eq!(reserved_gpus(&mut index, "other-ring", &of("other/ring"), &["a", "b"]), [uuid("a", 0)]);
+    // Of several candidates the caller may choose any: only the node of the gang is one.
+    let offer = index.reserve("rank-1", &of("ns/ring"), ["a", "b"].into_iter(), 2, u64::MAX);
+    let PlacementOutcome::Reserved(places) = offer else { panic!("{offer:?}") };
+    let chosen = places.iter().map(|place| (&*place.node, &*place.gpus[0])).collect::<Vec<_>>();
+    assert_eq!(chosen, [("b", &*uuid("b", 1))]);
+    // It is not refused where its gang has no room.
+    assert_eq!(reserved_gpus(&mut index, "rank-2", &of("ns/ring"), &["a", "b"]), [uuid("a", 1)]);
+}
+
+/// Two GPUs of three for each of two pods that ask for 0.4 of both, and a third pod of the same size for which these two are left.
+fn circle() -> Index {
+    let mut index = index(&[("a", node("a", 3))]);
+    for (pod, gpus) in [("p01", [0, 1]), ("p12", [1, 2])] {
+        index.confirm(pod, "a", &gpus.map(|at| uuid("a", at)), &on_each(2, 400));
+    }
+    index
+}
+
+#[test]
+fn third_gang_of_a_circle_is_refused_if_the_three_ask_for_more_than_all_of_the_time() {
+    let mut index = circle();
+    // Each GPU has room, and 0.2 is what the others leave of the time.
+    assert_eq!(
+        refusal(&mut index, &Demand { uuids: vec![uuid("a", 0), uuid("a", 2)], ..on_each(2, 300) }, "a"),
+        "no slot of 0.300 in which the gang runs on all of its GPUs: with two gangs on some of them it asks for 1.100 of the same time"
+    );
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "q", &on_each(2, 600), &["a"]) else {
+        panic!()
+    };
+    assert_eq!(
+        reasons[0].1.to_string(),
+        "no slot of 0.600 in which the gang runs on all of its GPUs: with two gangs on some of them it asks for 1.400 of the same time"
+    );
+    assert_eq!(reasons[0].1.summary(), "no slot of 0.600 for the gang beside those of others");
+    assert!(reasons[0].1.is_resolvable());
+    assert_eq!(reserved_gpus(&mut index, "fits", &on_each(2, 200), &["a"]), [uuid("a", 0), uuid("a", 1)]);
+    index.release("fits");
+    // A pod of one GPU, a latency-critical one and one of the same circle without the middle need no third slot.
+    assert_eq!(reserved_gpus(&mut index, "one", &share(600, Some(GIB)), &["a"]), [uuid("a", 0)]);
+    index.release("one");
+    let critical = Demand { latency_critical: true, ..on_each(2, 600) };
+    assert_eq!(reserved_gpus(&mut index, "critical", &critical, &["a"]), [uuid("a", 0), uuid("a", 2)]);
+    index.release("critical");
+    assert!(index.release("p12"));
+    assert_eq!(reserved_gpus(&mut index, "q", &on_each(2, 600), &["a"]), [uuid("a", 0), uuid("a", 1)]);
+}
+
+#[test]
+fn set_with_a_slot_is_chosen_where_a_more_used_one_has_none() {
+    let mut index = index(&[("a", node("a", 4))]);
+    for (pod, gpus) in [("p01", [0, 1]), ("p12", [1, 2])] {
+        index.confirm(pod, "a", &gpus.map(|at| uuid("a", at)), &on_each(2, 400));
+    }
+    assert_eq!(reserved_gpus(&mut index, "q", &on_each(2, 600), &["a"]), [uuid("a", 0), uuid("a", 3)]);
+}
+
+#[test]
+fn pods_of_a_gang_ask_for_a_slot_together() {
+    let of = |milli: u32, at: u32| Demand {
+        gang: Some("ns/ring".into()),
+        uuids: vec![uuid("a", at)],
+        ..share(milli, Some(GIB))
+    };
+    let mut index = circle();
+    assert_eq!(reserved_gpus(&mut index, "rank-0", &of(400, 0), &["a"]), [uuid("a", 0)]);
+    assert_eq!(
+        refusal(&mut index, &of(400, 2), "a"),
+        "no slot of 0.400 in which the gang runs on all of its GPUs: with two gangs on some of them it asks for 1.200 of the same time"
+    );
+    assert!(index.release("p01"));
+    assert_eq!(reserved_gpus(&mut index, "rank-1", &of(400, 2), &["a"]), [uuid("a", 2)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod objects;
 use super::files::Files;
 use super::{Clock, DaemonConfig};
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, OwnerId, StreamId, Work};
-use crate::rm::Rm;
+use crate::rm::{ClientNumbers, Rm};
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use std::collections::HashMap;
@@ -48,10 +48,12 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(config: DaemonConfig) -> Self {
+    /// `client_numbers` are those of the node's driver.
+    pub(super) fn new(config: DaemonConfig, client_numbers: &ClientNumbers) -> Self {
         let mut engine = Engine::new(config.gpu.memory_bytes, config.clock.now());
         engine.account_mut().set_report_lag(config.report_lag_ns);
-        let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
+        let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns)
+            .with_client_numbers(client_numbers.clone());
         Self {
             clock: config.clock,
             config,

@@ -3,6 +3,7 @@
 use super::server::{Server, Source};
 use super::{Clock, DaemonConfig};
 use crate::engine::{Engine, Interconnect};
+use crate::rm::ClientNumbers;
 use crate::wire::message::Answer;
 use crate::wire::record::{Order, Record};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -36,7 +37,9 @@ impl Machine {
     pub(super) fn bind(configs: Vec<DaemonConfig>, stop: Arc<EventFd>) -> io::Result<Self> {
         let clock = configs.first().map_or(Clock::Real, |config| config.clock);
         let configs = configs.into_iter().map(|config| DaemonConfig { clock, ..config });
-        let servers = configs.map(Server::bind).collect::<io::Result<_>>()?;
+        let client_numbers = ClientNumbers::default();
+        let servers =
+            configs.map(|config| Server::bind(config, &client_numbers)).collect::<io::Result<_>>()?;
         Ok(Self { servers, interconnect: Interconnect::default(), clock, stop })
     }
 

@@ -6,7 +6,7 @@ use super::DaemonConfig;
 use super::gpu::Gpu;
 use super::locks::Locks;
 use super::peer::Peer;
-use crate::rm::FileId;
+use crate::rm::{ClientNumbers, FileId};
 use crate::wire::message::Answer;
 use nix::poll::PollFlags;
 use nix::sys::eventfd::EventFd;
@@ -43,7 +43,8 @@ pub(super) enum Source {
 }
 
 impl Server {
-    pub(super) fn bind(config: DaemonConfig) -> io::Result<Self> {
+    /// `client_numbers` are those of the node's driver.
+    pub(super) fn bind(config: DaemonConfig, client_numbers: &ClientNumbers) -> io::Result<Self> {
         match std::fs::remove_file(&config.socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -52,7 +53,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         // As with the device files of a GPU: every user that sees the socket may use it.
         std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
-        let gpu = Gpu::new(config);
+        let gpu = Gpu::new(config, client_numbers);
         Ok(Self {
             gpu,
             listener,

@@ -19,6 +19,8 @@ use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{AllocBlock, ControlBlock, FreeBlock, Request};
 use sluice_nvrm::transport::wire;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// An open file of the control device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +60,7 @@ pub struct Rm {
     timeslice_us: u64,
     files: BTreeMap<FileId, BTreeMap<u32, Client>>,
     next_file: u64,
-    next_client: u32,
+    client_numbers: ClientNumbers,
     next_group: u32,
     /// The GPU is busy with a control until this time; later controls wait.
     busy_until: u64,
@@ -67,9 +69,26 @@ pub struct Rm {
 /// First handle of a client (`docs/reference/driver-controls.md` §4).
 const CLIENTS: u32 = 0xc1d0_0000;
 
-/// How far the first handles of two GPUs are apart. A driver numbers the clients of all its GPUs together; here each GPU has a resource
-/// manager of its own, and a process may have clients of several.
-const CLIENTS_PER_GPU: u32 = 0x1000;
+/// The handle of the newest client. A driver numbers the clients of all its GPUs together.
+#[derive(Debug, Clone)]
+pub struct ClientNumbers(Arc<AtomicU32>);
+
+impl Default for ClientNumbers {
+    /// No client was made.
+    fn default() -> Self {
+        Self(Arc::new(AtomicU32::new(CLIENTS)))
+    }
+}
+
+impl ClientNumbers {
+    fn newest(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    fn next(&self) -> u32 {
+        self.0.fetch_add(1, Relaxed) + 1
+    }
+}
 
 impl Rm {
     /// A resource manager without clients of the GPU with this uuid; new groups get this time slice.
@@ -81,10 +100,16 @@ impl Rm {
             timeslice_us: timeslice_ns / 1_000,
             files: BTreeMap::new(),
             next_file: 0,
-            next_client: CLIENTS + u32::from(gpu[15] % 16) * CLIENTS_PER_GPU,
+            client_numbers: ClientNumbers::default(),
             next_group: 0,
             busy_until: 0,
         }
+    }
+
+    /// Numbers clients together with the resource managers of other GPUs.
+    #[must_use]
+    pub fn with_client_numbers(self, client_numbers: ClientNumbers) -> Self {
+        Self { client_numbers, ..self }
     }
 
     /// Opens a file of the control device.
@@ -163,7 +188,7 @@ impl Rm {
     ) -> Result<(), i32> {
         if nr == u32::from(wire::NEWEST_CLIENT) {
             let newest: &mut [u8; 4] = params.try_into().map_err(|_| EINVAL)?;
-            *newest = self.next_client.to_le_bytes();
+            *newest = self.client_numbers.newest().to_le_bytes();
             return Ok(());
         }
         let len = u16::try_from(block.len()).map_err(|_| EINVAL)?;

@@ -152,8 +152,7 @@ impl Rm {
 
     fn alloc_client(&mut self, call: &Call<'_>, fields: &mut AllocBlock) -> NvStatus {
         if fields.object == 0 {
-            self.next_client += 1;
-            fields.object = self.next_client;
+            fields.object = self.client_numbers.next();
         }
         if self.files.values().any(|clients| clients.contains_key(&fields.object)) {
             return DUPLICATE;

@@ -76,7 +76,26 @@ impl Oracle {
                 && ppm + demand.share.ppm() <= 1_000_000
                 && memory + demand.memory_on(80 * GIB) <= 80 * GIB
         };
-        freed >= self.need && (0..GPUS).filter(|gpu| free(*gpu)).count() >= demand.gpus as usize
+        let is_gang = |demand: &Demand| demand.gpus > 1 && !demand.is_whole();
+        let gangs = || staying().map(|at| &self.pods[at]).filter(|(_, _, pod)| is_gang(&pod.demand));
+        let meet = |one: &[u32], other: &[u32]| one.iter().any(|gpu| other.contains(gpu));
+        // No two gangs have common GPUs with the pod and with each other and ask with it for more than all of the time.
+        let has_slot = |gpus: &[u32]| {
+            let beside: Vec<_> = gangs().filter(|(_, others, _)| meet(others, gpus)).collect();
+            let excess = |(one, other): (usize, usize)| {
+                let ppm = |at: usize| beside[at].2.demand.share.ppm();
+                meet(&beside[one].1, &beside[other].1)
+                    && ppm(one) + ppm(other) + demand.share.ppm() > 1_000_000
+            };
+            let mut pairs = (0..beside.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
+            !is_gang(demand) || !pairs.any(excess)
+        };
+        let mut sets = (0..1_u32 << GPUS).filter(|bits| bits.count_ones() == demand.gpus);
+        freed >= self.need
+            && sets.any(|bits| {
+                let gpus: Vec<u32> = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1).collect();
+                gpus.iter().all(|gpu| free(*gpu)) && has_slot(&gpus)
+            })
     }
 
     /// kube-scheduler's order: violations, highest priority, sum of priorities, number, latest start.
