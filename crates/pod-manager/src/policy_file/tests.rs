@@ -222,7 +222,7 @@ fn ranges_of_the_schema_are_those_of_the_manager() {
                 for (count, holds) in [(least - 1.0, false), (least, true), (most, true), (most + 1.0, false)]
                 {
                     let mut config = wide();
-                    *field(&mut config) = count as usize;
+                    *field(&mut config) = count.to_string().parse().unwrap();
                     assert_eq!(config.check().is_ok(), holds, "{} {count}", setting.field);
                 }
                 continue;
