@@ -5,7 +5,9 @@ import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from rendering import of_kind, render, workloads
+import yaml
+
+from rendering import CHART, Failed, of_kind, render, workloads
 
 
 def pod_specifications(objects: list[dict]) -> dict[str, dict]:
@@ -140,7 +142,7 @@ class Profiles(unittest.TestCase):
         spec = workloads(objects)["sluice-node-agent"]
         (agent,) = spec["containers"]
         self.assertIn("--profiles=/etc/sluice/profiles.yaml", agent["args"])
-        (volume,) = [one for one in spec["volumes"] if one["name"] == "profiles"]
+        (volume,) = [one for one in spec["volumes"] if one["name"] == "configuration"]
         (config,) = [one for one in of_kind(objects, "ConfigMap").values() if one["metadata"]["name"] == volume["configMap"]["name"]]
         self.assertIn("seatsPerGpu: 4", config["data"]["profiles.yaml"])
         checksum = lambda *values: of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["template"]["metadata"]["annotations"].get("checksum/profiles")
@@ -151,6 +153,56 @@ class Profiles(unittest.TestCase):
         with self.assertRaises(Exception) as refused:
             render(*self.GIVEN, "nodeAgent.profiles[0].seats=4")
         self.assertIn("seats", str(refused.exception))
+
+
+class Policy(unittest.TestCase):
+    GIVEN = ("policy.preemption.scheduling.quantum_ms=40", "policy.preemption.timeslice.lc_task_us=1000000")
+
+    def agent(self, *values: str) -> dict:
+        return of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["template"]
+
+    def test_managers_read_the_policy_from_a_config_map(self):
+        spec = self.agent(*self.GIVEN)["spec"]
+        (agent,) = spec["containers"]
+        self.assertIn("--policy-file=/etc/sluice/policy.yaml", agent["args"])
+        self.assertNotIn("--profiles=/etc/sluice/profiles.yaml", agent["args"])
+        (mount,) = [one for one in agent["volumeMounts"] if one["mountPath"] == "/etc/sluice"]
+        (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+        text = of_kind(render(*self.GIVEN), "ConfigMap")[volume["configMap"]["name"]]["data"]["policy.yaml"]
+        self.assertEqual(yaml.safe_load(text), {"preemption": {"scheduling": {"quantum_ms": 40}, "timeslice": {"lc_task_us": 1000000}}})
+
+    def test_another_policy_restarts_no_agent(self):
+        self.assertEqual(self.agent(*self.GIVEN), self.agent(*self.GIVEN, "policy.preemption.scheduling.quantum_ms=60"))
+
+    def test_without_a_policy_nothing_is_mounted(self):
+        spec = self.agent()["spec"]
+        self.assertNotIn("/etc/sluice", [one["mountPath"] for one in spec["containers"][0]["volumeMounts"]])
+        self.assertFalse([one for one in spec["containers"][0]["args"] if one.startswith("--policy-file")])
+
+    def test_wrong_policy_is_refused_before_the_installation(self):
+        for value in ("policy.preemption.scheduling.quantum_ms=20", "policy.preemption.power=low", "policy.preemption.gates.processes=ajar"):
+            with self.subTest(value), self.assertRaises(Failed) as refused:
+                render(value)
+            self.assertIn(value.split("=")[0].split(".")[-1] if "power" in value else "policy", str(refused.exception))
+
+    def test_setting_in_two_places_is_refused(self):
+        profile = ("nodeAgent.profiles[0].name=a", "nodeAgent.profiles[0].nodeLabels.pool=a")
+        for policy, other in [
+            ("policy.preemption.scheduling.quantum_ms=40", ("nodeAgent.turnMs=60",)),
+            ("policy.preemption.scheduling.quantum_ms=40", (*profile, "nodeAgent.profiles[0].turnMs=60")),
+            ("policy.preemption.gates.processes=auto", ("nodeAgent.gates=false",)),
+        ]:
+            with self.subTest(other), self.assertRaises(Failed) as refused:
+                render(policy, *other)
+            self.assertIn("keep one of them", str(refused.exception))
+            render("policy.preemption.scheduling.longest_grant_ms=80", *other)
+
+    def test_values_have_the_schema_of_the_manager(self):
+        schema = json.loads((CHART.parents[1] / "docs/reference/policy.schema.json").read_text())
+        for key in ("$schema", "title"):
+            del schema[key]
+        values = json.loads((CHART / "values.schema.json").read_text())
+        self.assertEqual(values["properties"]["policy"], schema, "copy the schema into values.schema.json")
 
 
 class Injection(unittest.TestCase):

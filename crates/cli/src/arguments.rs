@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{check, demo, doctor, hold, load, pod_manager, serve as models_server, sim, trace};
+use crate::{check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, trace};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the daemon that shares a GPU: tokens, memory limits, metrics
     PodManager(Box<pod_manager::Arguments>),
+    /// Check a policy file of the pod-manager, or print its JSON schema
+    Policy(policy::Arguments),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
     #[cfg(feature = "cluster")]
     NodeAgent(Box<sluice_node_agent::Arguments>),
@@ -66,6 +68,7 @@ impl Arguments {
             Command::Doctor(arguments) => return doctor::run(&arguments),
             Command::SelfTest(arguments) => return doctor::self_test::run(&arguments),
             Command::PodManager(arguments) => pod_manager::run(&arguments)?,
+            Command::Policy(arguments) => policy::run(&arguments)?,
             #[cfg(feature = "cluster")]
             Command::NodeAgent(arguments) => serve(|stop| sluice_node_agent::run(*arguments, stop))?,
             #[cfg(feature = "cluster")]

@@ -11,6 +11,7 @@ mod doctor;
 mod hold;
 mod load;
 mod pod_manager;
+mod policy;
 mod quantity;
 mod serve;
 mod sim;

@@ -56,6 +56,10 @@ pub(crate) struct Arguments {
     /// Unix socket on which `sluice trace` reads traces, for processes of the manager's own user. In another directory than the socket
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
+    /// Settings of scheduling in YAML, which take precedence over the flags of the same meaning; changes are picked up, and SIGHUP has it
+    /// read again (docs/operators/policy.md)
+    #[arg(long, value_name = "FILE")]
+    policy_file: Option<PathBuf>,
     /// What clients do while no manager answers
     #[arg(long, value_enum)]
     on_manager_loss: Option<Loss>,
@@ -226,6 +230,7 @@ impl Arguments {
             metrics: self.metrics,
             health: self.health,
             trace: self.trace.clone(),
+            policy_file: self.policy_file.clone(),
             on_manager_loss: match self.on_manager_loss {
                 None => d.on_manager_loss,
                 Some(Loss::Open) => OnManagerLoss::Open,

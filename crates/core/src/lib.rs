@@ -9,6 +9,7 @@
 //! * [`gangs`] decides when clients with processes on several GPUs run: in the same slot on all of them.
 //! * [`deadlines::DeadlineOrder`] decides which latency-critical client has urgent work for which other.
 //! * [`stream_gates`] decides when stream gates are closed.
+//! * [`energy::EnergyMeter`] attributes the energy of the GPU to clients.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
 //! * [`resources`] parses the resource file; [`pod_cgroup`] reads a process's pod from its cgroup path.
 //!
@@ -28,6 +29,7 @@
 
 pub mod channel_groups;
 pub mod deadlines;
+pub mod energy;
 pub mod gangs;
 pub mod ids;
 pub mod ledger;

@@ -15,12 +15,12 @@ pub enum Error {
     /// The configuration is wrong.
     #[error("configuration: {0}")]
     Config(#[from] ConfigMistakes),
-    /// The resource file cannot be read.
-    #[error("cannot read resource file {}: {}", .0.display(), .1)]
-    ReadResources(PathBuf, io::Error),
-    /// The resource file is wrong: every mistake in it.
-    #[error("resource file {}: {}", .0.display(), .1)]
-    Resources(PathBuf, Mistakes),
+    /// A configuration file of this kind cannot be read.
+    #[error("cannot read {} {}: {}", .0, .1.display(), .2)]
+    ReadFile(&'static str, PathBuf, io::Error),
+    /// A configuration file of this kind is wrong: every mistake in it.
+    #[error("{} {}: {}", .0, .1.display(), .2)]
+    File(&'static str, PathBuf, Mistakes),
     /// A socket with this path or address cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(String, io::Error),

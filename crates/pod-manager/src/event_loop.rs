@@ -16,6 +16,7 @@ mod connections;
 mod decisions;
 mod effects;
 mod heartbeat;
+mod policies;
 mod requests;
 mod searches;
 mod trace;
@@ -25,7 +26,7 @@ use crate::channel_groups::{ControlDriver, ControlExecutor, EscrowClient, GroupC
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::closer::Closer;
-use crate::config::{Config, OnManagerLoss, nanos};
+use crate::config::{Config, OnManagerLoss, Policies, nanos};
 use crate::connections::{Connections, Listener};
 use crate::deadlines::Deadlines;
 use crate::definition::Definition;
@@ -42,7 +43,6 @@ use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::processes::{self, Departed, Processes, activity};
 use crate::report::Report;
-use crate::resource_file::ReloadRequests;
 use crate::stalled::StalledProcesses;
 use crate::stopped_threads::ThreadsStopped;
 use crate::stream_gates::StreamGates;
@@ -50,6 +50,7 @@ use crate::trace::Tracer;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
 use crate::violations::Violations;
+use crate::watched_file::ReloadRequests;
 use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
@@ -73,8 +74,8 @@ pub(crate) struct Inputs {
     pub(crate) listeners: (UnixSocket, Option<TcpListener>),
     pub(crate) peers: Box<dyn Peers>,
     pub(crate) signals: Option<SignalFd>,
-    /// Reads the resource file again; `None`: the node agent sends the clients.
-    pub(crate) reloads: Option<ReloadRequests>,
+    /// Has the resource file and the policy file read again, where there are such files.
+    pub(crate) reloads: Vec<ReloadRequests>,
     pub(crate) inbox: Inbox,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Box<dyn Clock>,
@@ -103,7 +104,7 @@ pub(crate) struct EventLoop {
     io: Io,
     inbox: Inbox,
     signals: Option<SignalFd>,
-    reloads: Option<ReloadRequests>,
+    reloads: Vec<ReloadRequests>,
     connections: Connections,
     group_controls: GroupControls,
     /// Where threads that stop a process report.
@@ -158,8 +159,8 @@ impl EventLoop {
         let executor = ControlExecutor::start(reports, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let group_controls = GroupControls::new(driver, executor, io.closer.clone());
-        let scheduler =
-            ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
+        let Policies { ledger, channel_groups, gates, gated } = config.policies();
+        let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..channel_groups });
         let policy = ProcessPolicy {
             controls: group_controls.are_on(),
             searches: search.is_some(),
@@ -167,8 +168,7 @@ impl EventLoop {
         };
         let by_grants = !group_controls.are_on();
         let connections = Connections::new(config, listeners, inputs.peers, &io).attempt("epoll_ctl")?;
-        let ledger = TokenLedger::new(config.policy());
-        let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
+        let grants = Grants::new(TokenLedger::new(ledger), nanos(config.busy_poll), nanos(config.window));
         let mut event_loop = Self {
             clients: Clients::default(),
             processes: Processes::new(scheduler, policy),
@@ -179,7 +179,7 @@ impl EventLoop {
             connections,
             group_controls,
             stops: remote.report(Message::ThreadsStopped),
-            stream_gates: StreamGates::new(config.gate_policy(), config.gates),
+            stream_gates: StreamGates::new(gates, gated),
             deadlines: Deadlines::default(),
             gangs: Gangs::new(inputs.tables, by_grants),
             stalled: StalledProcesses::default(),
@@ -253,14 +253,16 @@ impl EventLoop {
     fn take_signal(&mut self) {
         let signal = self.signals.as_ref().and_then(|signals| signals.read_signal().ok().flatten());
         let signal = signal.and_then(|signal| Signal::try_from(i32::try_from(signal.ssi_signo).ok()?).ok());
-        match (signal, &self.reloads) {
-            (Some(Signal::SIGHUP), Some(reloads)) => reloads.request(),
-            (Some(Signal::SIGHUP), None) => info!("SIGHUP changes nothing: the node agent sends the clients"),
-            (Some(signal), _) => {
+        match signal {
+            Some(Signal::SIGHUP) if self.reloads.is_empty() => {
+                info!("SIGHUP changes nothing: the node agent sends the clients");
+            }
+            Some(Signal::SIGHUP) => self.reloads.iter().for_each(ReloadRequests::request),
+            Some(signal) => {
                 info!(%signal, "signal received, stopping");
                 self.stopping = true;
             }
-            (None, _) => {}
+            None => {}
         }
     }
 
@@ -268,6 +270,7 @@ impl EventLoop {
         for message in self.inbox.take() {
             match message {
                 Message::Clients(definitions) => self.load(definitions),
+                Message::Policies(policies) => self.apply_policies(policies),
                 // The sender of a question may have stopped waiting for the answer.
                 Message::SetClients(set, done) => drop(done.send(self.set_clients(set))),
                 Message::Snapshot(done) => {
@@ -298,12 +301,14 @@ impl EventLoop {
                 Message::ScanResult(result) => self.search_ended(result),
                 Message::OwnershipProof(proof) => self.apply(processes::Event::Proven(proof)),
                 Message::MemoryRead(result) => {
-                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let Self { measured_memory, clients, processes, grants, io, .. } = self;
+                    grants.attribute_energy(result.energy_mj, clients, processes, io);
                     let found = measured_memory.reading_ended(result, clients, processes, io);
                     self.record_violations(found.violations);
                 }
                 Message::MemoryReport(reading, done) => {
-                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let Self { measured_memory, clients, processes, grants, io, .. } = self;
+                    grants.attribute_energy(reading.energy_mj, clients, processes, io);
                     let found = measured_memory.apply(&reading, clients, processes, io);
                     self.record_violations(found.violations);
                     drop(done.send(ReportMemoryResponse { exceeded: found.exceeded }));

@@ -22,6 +22,7 @@
 //! | `event_loop` | the loop: wait, hand events to parts, decide, carry out effects |
 //! | `connections` | listeners, limits, frames, attaches that wait for their pods |
 //! | `clients` | clients: what each was promised and has used |
+//! | `policy_file`, `watched_file` | settings of the policy file; how it and the resource file are watched |
 //! | `processes` | the table of [`sluice_core::processes`], and the manager's end of each process: pages, wake-ups |
 //! | `grants` | what the token ledger decides, written to pages |
 //! | [`channel_groups`] | control of channel groups: the control executor, the escrow of descriptors |
@@ -60,11 +61,11 @@ mod message;
 mod metrics;
 mod party;
 pub mod peer;
+mod policy_file;
 mod poller;
 mod processes;
 mod reason;
 mod report;
-mod resource_file;
 mod server;
 mod side_thread;
 mod stalled;
@@ -74,10 +75,12 @@ pub mod trace;
 mod trace_server;
 pub mod unhooked;
 mod violations;
+mod watched_file;
 
 pub use config::{
-    AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
+    AgentConfig, ClientSource, Config, ConfigMistake, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
 };
 pub use error::{Error, Result};
+pub use policy_file::{describe as describe_policy, schema as policy_schema};
 pub use server::{Handle, Parts, run, start, start_with};
 pub use sluice_core::processes::ViolationPolicy;

@@ -2,6 +2,7 @@
 
 use crate::channel_groups::ControlReport;
 use crate::client_set::{ClientSet, Outdated};
+use crate::config::Policies;
 use crate::definition::Definition;
 use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::report::Report;
@@ -28,6 +29,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) enum Message {
     /// The resource file has changed and is valid.
     Clients(Vec<Definition>),
+    /// The policy file has changed. `None`: its new text has a mistake, and what is in force stays.
+    Policies(Option<Box<Policies>>),
     /// The set of clients from the node agent. The event loop answers whether it is in force.
     SetClients(ClientSet, oneshot::Sender<Result<(), Outdated>>),
     /// Asks for what every client was promised and has used.

@@ -14,20 +14,21 @@ use crate::measured_memory::{MemoryReader, NvmlReader};
 use crate::message::{self, Message, Remote};
 use crate::metrics::{self, Exposition};
 use crate::peer::{KernelPeers, Peers};
-use crate::resource_file::{self, ReloadRequests};
 use crate::side_thread::SideThread;
 use crate::trace_server;
 use crate::unhooked::scanning::{KernelDiscovery, ProcessDiscovery};
+use crate::watched_file::{self, ReloadRequests, WatchedFile};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockType};
-use sluice_core::resources::ParseOptions;
+use sluice_core::resources::{ParseOptions, parse};
 use sluice_nvrm::DriverVersion;
 use sluice_nvrm::self_test::UsableControls;
 use sluice_sys::file_kind::{self, Kind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
@@ -227,10 +228,20 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
     config.check()?;
     let (remote, inbox) = message::pair().attempt("eventfd")?;
     let (metrics, exposition) = metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
-    let ClientsThread { thread, reloads, definitions } = open_source(&config.clients, &remote)?;
     let exposition = Arc::new(Mutex::new(exposition));
-    let mut side = Side { remote, exposition, threads: vec![thread], tcp: None, metrics: None, health: None };
+    let mut side = Side { remote, exposition, threads: Vec::new(), tcp: None, metrics: None, health: None };
     let event_loop = (|| {
+        let ClientsThread { thread, reloads, definitions } = open_source(&config.clients, &side.remote)?;
+        side.threads.push(thread);
+        let mut reloads: Vec<ReloadRequests> = reloads.into_iter().collect();
+        let policy = config.policy_file.as_deref().map(|path| open_policy(path, config, &side.remote));
+        let mut config = config.clone();
+        if let Some((thread, requests, read)) = policy.transpose()? {
+            side.threads.push(thread);
+            reloads.push(requests);
+            config = read;
+        }
+        let config = &config;
         let tcp = config.tcp.map(listen::tcp).transpose()?;
         let metrics_listener = config.metrics.map(listen::tcp).transpose()?;
         let health = config.health.map(listen::tcp).transpose()?;
@@ -301,9 +312,20 @@ struct ClientsThread {
 fn open_source(clients: &ClientSource, remote: &Remote) -> Result<ClientsThread> {
     match clients {
         ClientSource::File { path, swapped } => {
-            let reading = ParseOptions { limit_first: *swapped };
-            let (thread, reloads, resources) = resource_file::watch(path, reading, remote.clone())?;
-            Ok(ClientsThread { thread, reloads: Some(reloads), definitions: of_file(resources) })
+            let (reading, remote) = (ParseOptions { limit_first: *swapped }, remote.clone());
+            let file = WatchedFile {
+                what: "resource file",
+                kept: "clients stay",
+                thread: "watch",
+                path: path.clone(),
+                read: Box::new(move |text| parse(text, reading).map(of_file)),
+            };
+            let (thread, reloads, definitions) = watched_file::watch(file, move |definitions| {
+                if let Some(definitions) = definitions {
+                    remote.send(Message::Clients(definitions));
+                }
+            })?;
+            Ok(ClientsThread { thread, reloads: Some(reloads), definitions })
         }
         ClientSource::Agent(agent) => {
             let socket = UnixSocket::unpublished(&agent.control, 0o600)?;
@@ -311,4 +333,23 @@ fn open_source(clients: &ClientSource, remote: &Remote) -> Result<ClientsThread>
             Ok(ClientsThread { thread, reloads: None, definitions: Vec::new() })
         }
     }
+}
+
+/// Reads the policy file and watches it. Returns the configuration with its settings.
+fn open_policy(
+    path: &Path,
+    config: &Config,
+    remote: &Remote,
+) -> Result<(SideThread, ReloadRequests, Config)> {
+    let (base, remote) = (config.clone(), remote.clone());
+    let file = WatchedFile {
+        what: "policy file",
+        kept: "policy stays",
+        thread: "policy",
+        path: path.to_owned(),
+        read: Box::new(move |text| base.with_policy(text)),
+    };
+    watched_file::watch(file, move |config: Option<Config>| {
+        remote.send(Message::Policies(config.map(|config| Box::new(config.policies()))));
+    })
 }

@@ -28,6 +28,12 @@ pub fn read(device: &Device<'_>) -> Result<Vec<ProcessMemory>, NvmlError> {
     merge(device.running_compute_processes()?, device.running_graphics_processes())
 }
 
+/// Reads the energy that the GPU has drawn since its driver was loaded, millijoules. `None`: the GPU or its driver does not count it.
+#[must_use]
+pub fn read_energy(device: &Device<'_>) -> Option<u64> {
+    device.total_energy_consumption().ok()
+}
+
 /// The symbol by which the hook is recognised.
 const HOOK_MARKER: &CStr = c"sluice_hook_marker";
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::module::{COPY, HOLD};
+use crate::params::{IDLE_POWER_MW, WORK_POWER_MW};
 
 /// All counts of the GPU since its start, including those of ended processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,19 @@ pub struct GpuLedger {
     pub memory_used: u64,
 }
 
+impl GpuLedger {
+    /// Energy of the GPU since the clock's zero, millijoules.
+    #[must_use]
+    pub fn energy_mj(&self) -> u64 {
+        energy_mj(IDLE_POWER_MW, self.now_ns) + energy_mj(WORK_POWER_MW, self.busy_ns + self.switch_ns)
+    }
+}
+
+/// Energy of a power in milliwatts for this time.
+fn energy_mj(power_mw: u64, ns: u64) -> u64 {
+    u64::try_from(u128::from(power_mw) * u128::from(ns) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
 /// Counters of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLedger {
@@ -89,6 +103,12 @@ pub struct ProcessLedger {
 }
 
 impl ProcessLedger {
+    /// Energy that its kernels caused beyond what the GPU draws without work, millijoules.
+    #[must_use]
+    pub fn energy_mj(&self) -> u64 {
+        energy_mj(WORK_POWER_MW, self.gpu_ns)
+    }
+
     /// Completed kernels that the hook launched, not the program: hold kernels and copy kernels. No result of the program depends on
     /// how many there are.
     #[must_use]

@@ -14,6 +14,12 @@ pub const MEMORY_BYTES: u64 = 143_771 << 20;
 /// uses 3.2 GiB, M §10, most of it libraries and their workspaces).
 pub const CONTEXT_BYTES: u64 = 512 << 20;
 
+/// Power of the GPU without work, milliwatts: an estimate for an H200.
+pub const IDLE_POWER_MW: u64 = 75_000;
+/// What the GPU draws beyond that while kernels of a process run, or while it switches contexts, milliwatts: an estimate for an H200, whose
+/// limit is 700 W. It does not depend on the kernels.
+pub const WORK_POWER_MW: u64 = 425_000;
+
 /// Default time slice of a context's graphics channel group (M §1).
 pub const TIMESLICE_NS: u64 = 2_048_000;
 /// Time from the decision to save a context in the middle of a kernel until the next context runs.

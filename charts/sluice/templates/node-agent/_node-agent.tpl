@@ -82,6 +82,9 @@ nodeAffinity:
 {{- if $own.profiles }}
 - --profiles=/etc/sluice/profiles.yaml
 {{- end }}
+{{- if .Values.policy }}
+- --policy-file=/etc/sluice/policy.yaml
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod plugin;
+mod policy;
 mod sim_run;
 mod terminal;
 mod top;

@@ -1,5 +1,7 @@
 //! Settings of channel-group scheduling.
 
+use super::scheduler::ChannelGroupScheduler;
+
 /// The driver's default time slice, microseconds: the slice of a group that was never changed.
 pub const DEFAULT_SLICE_US: u64 = 2048;
 /// Two enabled groups with slices below this prevent each other from making progress. Microseconds.
@@ -81,5 +83,13 @@ impl Default for ChannelGroupPolicy {
             control_burst: 32,
             max_extension_ns: 100_000_000,
         }
+    }
+}
+
+impl ChannelGroupScheduler {
+    /// Replaces the lengths of the time slices beside a latency-critical process. Groups receive them from the next plan on.
+    pub fn set_slices(&mut self, policy: &ChannelGroupPolicy) {
+        let ChannelGroupPolicy { best_effort_slice_us, long_us, shared_us, .. } = *policy;
+        self.policy = ChannelGroupPolicy { best_effort_slice_us, long_us, shared_us, ..self.policy };
     }
 }

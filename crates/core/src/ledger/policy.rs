@@ -1,5 +1,6 @@
 //! Settings of the token ledger and its clients.
 
+use super::TokenLedger;
 use crate::quota::QuotaPolicy;
 use crate::share::Share;
 
@@ -132,5 +133,18 @@ impl Default for Policy {
             burst_switch_ns: 365_000,
             critical_lag_ns: 100_000_000,
         }
+    }
+}
+
+impl TokenLedger {
+    /// Replaces the settings. Running grants keep their deadlines; decisions from here on follow the new settings.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        // The entries contain the end of a short pause.
+        let leaving = std::mem::take(&mut self.leaving).into_iter().filter_map(|(_, id)| {
+            let idle_since = self.clients.get(&id)?.idle_since?;
+            Some((idle_since.saturating_add(policy.idle_credit_ns), id))
+        });
+        self.leaving = leaving.collect();
     }
 }

@@ -99,6 +99,11 @@ impl Gates {
         Self { policy, state: GateState::default(), poll_at: 0, updated_at: 0, owed: 0 }
     }
 
+    /// Replaces the settings. What is owed for closed time stays.
+    pub fn set_policy(&mut self, policy: GatePolicy) {
+        self.policy = policy;
+    }
+
     /// The state of the gates at `now`, given the activity of the latency-critical processes and until when announced work counts. A
     /// time before the last update counts as that.
     pub fn update(

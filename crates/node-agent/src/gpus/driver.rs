@@ -44,6 +44,11 @@ pub trait GpuDriver: Send + Sync + 'static {
     fn process_memory(&self, uuid: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
         Err(DriverUnavailable(format!("it does not report the memory of processes on {uuid}")))
     }
+
+    /// Reads the energy that a GPU has drawn since its driver was loaded, millijoules. `None`: it is not known.
+    fn energy_mj(&self, _uuid: &str) -> Option<u64> {
+        None
+    }
 }
 
 /// Use of a GPU at one moment.

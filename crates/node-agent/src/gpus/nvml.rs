@@ -182,4 +182,8 @@ impl GpuDriver for NvmlDriver {
         let read = nvml.device_by_uuid(uuid).and_then(|device| sluice_process_memory::read(&device));
         read.map_err(|why| DriverUnavailable(why.to_string()))
     }
+
+    fn energy_mj(&self, uuid: &str) -> Option<u64> {
+        sluice_process_memory::read_energy(&self.open().ok()?.device_by_uuid(uuid).ok()?)
+    }
 }

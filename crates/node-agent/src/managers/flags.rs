@@ -1,6 +1,7 @@
 //! The agent's command-line flags that every pod-manager receives: how it enforces shares.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 
@@ -26,6 +27,9 @@ pub struct Flags {
     /// Whose work stream gates in the hook hold back while a latency-critical process is busy: off by default
     #[arg(long, value_enum)]
     gates: Option<Gates>,
+    /// Settings of scheduling in YAML, which take precedence over the flags above; the pod-managers pick changes up
+    #[arg(long, value_name = "FILE")]
+    policy_file: Option<PathBuf>,
     /// Whether the driver controls are tested before a GPU's first pod-manager starts. The test needs an idle GPU for
     /// a moment; a GPU in use is not tested
     #[arg(long, value_enum, default_value_t)]
@@ -116,7 +120,11 @@ impl Flags {
         arguments.extend(policy.map(|policy| format!("--violation-policy={}", word(policy))));
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
         arguments.extend(self.gates.map(|gates| format!("--gates={}", word(gates))));
-        arguments.into_iter().map(OsString::from).collect()
+        let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+        if let Some(file) = &self.policy_file {
+            arguments.extend(["--policy-file".into(), file.into()]);
+        }
+        arguments
     }
 }
 

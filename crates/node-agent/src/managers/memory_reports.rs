@@ -1,4 +1,4 @@
-//! Readings of the memory of processes on a GPU, sent to its manager each 400 ms. NVML names a process by its pid; its cgroup names the
+//! Readings of the memory of processes on a GPU and of its energy, sent to its manager each 400 ms. NVML names a process by its pid; its cgroup names the
 //! pod.
 
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ impl MemoryReports {
                 }
             }
             let begun = Instant::now();
-            let read = self.read(&gpu).await;
+            let (read, energy_mj) = self.read(&gpu).await;
             let is_failed = read.is_err();
             let why = read.as_ref().err().cloned();
             if let Some(why) = why.as_ref().filter(|why| failure.as_ref() != Some(*why)) {
@@ -72,7 +72,7 @@ impl MemoryReports {
             failure = why;
             let processes = read.unwrap_or_default();
             let age_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let request = ReportMemoryRequest { age_ns, processes, failed: is_failed };
+            let request = ReportMemoryRequest { age_ns, processes, failed: is_failed, energy_mj };
             // A manager that does not answer is watched by its reconciler; the next reading replaces this one.
             if let Ok(exceeded) = control_client::report_memory(&socket, request.clone(), ANSWER_WITHIN).await
             {
@@ -82,18 +82,20 @@ impl MemoryReports {
         }
     }
 
-    /// The processes of pods on a GPU.
-    async fn read(&self, gpu: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
+    /// The processes of pods on a GPU, and the energy that it has drawn in all, millijoules.
+    async fn read(&self, gpu: &str) -> (Result<Vec<ProcessMemory>, DriverUnavailable>, Option<u64>) {
         let (gpus, proc, gpu) = (Arc::clone(&self.gpus), self.proc.clone(), gpu.to_owned());
         let read = tokio::task::spawn_blocking(move || {
-            let processes = gpus.process_memory(&gpu)?;
-            let of_pods = processes.into_iter().filter_map(|process| {
+            let of_pod = |process: sluice_process_memory::ProcessMemory| {
                 let pod_uid = pod_of_process(&proc, process.pid)?;
                 Some(ProcessMemory { pid: process.pid, pod_uid, bytes: process.bytes })
-            });
-            Ok(of_pods.collect())
+            };
+            let processes = gpus.process_memory(&gpu);
+            let of_pods = processes.map(|processes| processes.into_iter().filter_map(of_pod).collect());
+            (of_pods, gpus.energy_mj(&gpu))
         });
-        read.await.unwrap_or_else(|error| Err(DriverUnavailable(format!("the query panicked: {error}"))))
+        let panicked = |error| (Err(DriverUnavailable(format!("the query panicked: {error}"))), None);
+        read.await.unwrap_or_else(panicked)
     }
 
     /// Publishes an event on each of these pods.

@@ -44,6 +44,11 @@ pub(super) fn add(
                 seconds(usage.delayed_ns),
             ),
             (
+                "sluice_client_energy_joules_total",
+                "Energy that the GPU drew beyond that of an idle one, attributed by execution time, joules",
+                usage.energy_joules,
+            ),
+            (
                 "sluice_client_hold_and_wait_seconds_total",
                 "Time in which the pod held the GPU and executed nothing while another pod waited, seconds",
                 seconds(usage.hold_and_wait_ns),

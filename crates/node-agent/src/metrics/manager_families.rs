@@ -16,6 +16,9 @@ pub(super) fn add(
     let own = [("gpu", gpu), ("node", facts.node.as_str())];
     add_process(families, &own, figures)?;
     let Some(Ok(snapshot)) = facts.snapshots.get(gpu) else { return Ok(()) };
+    let help = "Energy that the GPU drew, or would have drawn, without work, joules";
+    let idle = snapshot.idle_energy_joules;
+    families.add_counters(&own, &[("sluice_gpu_idle_energy_joules_total", help, idle)])?;
     let help = "Log lines of the pod-manager dropped because standard error was not read";
     let dropped = snapshot.log_lines_dropped as f64;
     families.add_counters(&own, &[("sluice_manager_log_lines_dropped_total", help, dropped)])?;

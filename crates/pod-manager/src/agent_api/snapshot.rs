@@ -32,6 +32,7 @@ impl AgentApi {
             refused: metrics.refusals(),
             held: u32::try_from(pending).unwrap_or(u32::MAX),
             event_loop: Some(metrics.rounds()),
+            idle_energy_joules: metrics.idle_energy_joules.get(),
             memory_readings: metrics.memory_readings.by_label(),
             log_lines_dropped: sluice_daemon::log::dropped_lines(),
             steering: Some(Steering {
@@ -79,6 +80,7 @@ fn usage_of(
         memory_overhead_bytes: account.overhead,
         memory_denied: client.metrics.memory.denied.get(),
         grants: client.metrics.grants.granted.get(),
+        energy_joules: client.metrics.energy_joules.get(),
         wait_ns: client.wait_ns,
         delayed_ns: client.delayed_ns,
         hold_and_wait_ns: client.hold_and_wait_ns,

@@ -2,8 +2,13 @@
 
 use super::{ClientSource, Config, Controls};
 use sluice_comm::HOOK_TIMEOUT;
+use sluice_core::channel_groups::{DEFAULT_SLICE_US, TINY_SLICE_US};
 use sluice_core::processes::ViolationPolicy;
+use std::fmt;
 use std::time::Duration;
+
+/// Two enabled groups with shorter slices prevent each other from making progress.
+const SLICES: &str = "1000 to 1000000 µs";
 
 impl Config {
     /// Checks every field.
@@ -12,7 +17,11 @@ impl Config {
         let mut mistakes = Vec::new();
         let mut expect = |holds: bool, field: &str, found: String, expected: &str| {
             if !holds {
-                mistakes.push(format!("{field} is {found}, expected {expected}"));
+                mistakes.push(ConfigMistake {
+                    field: field.to_owned(),
+                    found,
+                    expected: expected.to_owned(),
+                });
             }
         };
         let path = self.socket.as_os_str().len();
@@ -67,6 +76,9 @@ impl Config {
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
         span("quantum", self.quantum, ms(30), ms(100), "30 to 100 ms");
+        span("best_effort_slice", self.best_effort_slice, us(1), us(DEFAULT_SLICE_US), "1 to 2048 µs");
+        span("critical_slice", self.critical_slice, us(TINY_SLICE_US), ms(1000), SLICES);
+        span("shared_critical_slice", self.shared_critical_slice, us(TINY_SLICE_US), ms(1000), SLICES);
         let gate_share = self.gate_share.as_fraction();
         span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
@@ -88,15 +100,33 @@ impl Config {
     }
 }
 
+/// One mistake of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, expected {expected}")]
+pub struct ConfigMistake {
+    /// The field of [`Config`].
+    pub field: String,
+    /// Its value.
+    pub found: String,
+    /// The allowed values.
+    pub expected: String,
+}
+
 /// Every mistake of a configuration; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.join("; "))]
-pub struct ConfigMistakes(Vec<String>);
+pub struct ConfigMistakes(Vec<ConfigMistake>);
 
 impl ConfigMistakes {
     /// The mistakes, in the order of the fields.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigMistake> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for ConfigMistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mistakes: Vec<String> = self.0.iter().map(ConfigMistake::to_string).collect();
+        f.write_str(&mistakes.join("; "))
     }
 }
 

@@ -3,10 +3,11 @@
 mod check;
 mod policies;
 
-pub use check::ConfigMistakes;
-pub(crate) use policies::nanos;
+pub use check::{ConfigMistake, ConfigMistakes};
+pub(crate) use policies::{Policies, nanos};
 
 use sluice_comm::SILENCE_NS;
+use sluice_core::channel_groups::ChannelGroupPolicy;
 use sluice_core::processes::ViolationPolicy;
 use sluice_core::share::Share;
 use sluice_core::stream_gates::GatePolicy;
@@ -37,6 +38,8 @@ pub struct Config {
     /// Path of the trace socket, at most 80 bytes, mode 0600: the manager's own user reads traces there. In another directory than the
     /// socket, which tenants see. Default: none.
     pub trace: Option<PathBuf>,
+    /// A file with settings that take precedence over those here, watched for changes (docs/operators/policy.md). Default: none.
+    pub policy_file: Option<PathBuf>,
     /// What processes do while no manager answers. Default: they run on.
     pub on_manager_loss: OnManagerLoss,
     /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
@@ -71,6 +74,12 @@ pub struct Config {
     /// the node: shorter quanta cost the other GPUs, longer ones delay waiting clients. Shares result from the number of quanta, not
     /// from their length. Default 50 ms.
     pub quantum: Duration,
+    /// Time slice of a best-effort channel group while a latency-critical process works: 1 µs to 2048 µs. Default 1 µs.
+    pub best_effort_slice: Duration,
+    /// Time slice of the latency-critical channel groups while at most one of them has work: 1 ms to 1 s. Default 1 s.
+    pub critical_slice: Duration,
+    /// The same while several have work. Default 5 ms.
+    pub shared_critical_slice: Duration,
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many GPUs
     /// quanta are longer than [`Self::quantum`]: see [`Self::quantum_on_node`]. Default 1.
     pub node_gpus: u32,
@@ -149,6 +158,7 @@ impl Config {
             metrics: None,
             health: None,
             trace: None,
+            policy_file: None,
             on_manager_loss: OnManagerLoss::Open,
             window: Duration::from_secs(10),
             base_quota: Duration::from_millis(50),
@@ -162,6 +172,9 @@ impl Config {
             self_test: None,
             escrow: false,
             quantum: Duration::from_millis(50),
+            best_effort_slice: Duration::from_micros(ChannelGroupPolicy::default().best_effort_slice_us),
+            critical_slice: Duration::from_micros(ChannelGroupPolicy::default().long_us),
+            shared_critical_slice: Duration::from_micros(ChannelGroupPolicy::default().shared_us),
             node_gpus: 1,
             gangs: None,
             gates: GatedProcesses::default(),

@@ -1,6 +1,6 @@
 //! The policies of ledger, stream gates and channel-group scheduling that follow from a configuration.
 
-use super::Config;
+use super::{Config, GatedProcesses};
 use sluice_core::channel_groups::ChannelGroupPolicy;
 use sluice_core::ledger::Policy;
 use sluice_core::quota::QuotaPolicy;
@@ -10,7 +10,25 @@ use std::time::Duration;
 /// What each GPU of the node adds to the shortest quantum.
 const QUANTUM_PER_GPU: Duration = Duration::from_micros(12_500);
 
+/// The settings that can change while the manager runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policies {
+    pub(crate) ledger: Policy,
+    pub(crate) channel_groups: ChannelGroupPolicy,
+    pub(crate) gates: GatePolicy,
+    pub(crate) gated: GatedProcesses,
+}
+
 impl Config {
+    pub(crate) fn policies(&self) -> Policies {
+        Policies {
+            ledger: self.policy(),
+            channel_groups: self.channel_group_policy(),
+            gates: self.gate_policy(),
+            gated: self.gates,
+        }
+    }
+
     /// The policy of the token ledger.
     pub fn policy(&self) -> Policy {
         Policy {
@@ -37,7 +55,13 @@ impl Config {
 
     /// The policy of channel-group scheduling: a hand-off is two controls.
     pub fn channel_group_policy(&self) -> ChannelGroupPolicy {
-        ChannelGroupPolicy { control_ns: nanos(self.node_quantum()) / 2, ..ChannelGroupPolicy::default() }
+        ChannelGroupPolicy {
+            best_effort_slice_us: micros(self.best_effort_slice),
+            long_us: micros(self.critical_slice),
+            shared_us: micros(self.shared_critical_slice),
+            control_ns: nanos(self.node_quantum()) / 2,
+            ..ChannelGroupPolicy::default()
+        }
     }
 
     /// The quantum on this node: the configured one, and not so short that all managers of the node together make more than 80 hand-offs a
@@ -54,6 +78,10 @@ impl Config {
 /// A duration in nanoseconds, saturating after some 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

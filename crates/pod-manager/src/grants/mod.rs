@@ -1,5 +1,6 @@
 //! The grants: the token ledger decides, this part writes what it decided to pages and counts it.
 
+mod energy;
 mod hand_offs;
 mod usage;
 
@@ -11,6 +12,7 @@ use crate::processes::{Processes, pages};
 use hand_offs::HandOffs;
 use sluice_comm::page::UNLIMITED;
 use sluice_comm::{HandOffStep, ResponseBody};
+use sluice_core::energy::EnergyMeter;
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
 use sluice_core::{ClientId, ConnectionId, ProcessId};
 use std::time::Duration;
@@ -31,13 +33,14 @@ pub(crate) struct Answer {
 pub(crate) struct Grants {
     pub(crate) ledger: TokenLedger,
     hand_offs: HandOffs,
+    energy: EnergyMeter,
     /// Window of the exported shares.
     pub(crate) window_ns: u64,
 }
 
 impl Grants {
     pub(crate) fn new(ledger: TokenLedger, busy_poll_ns: u64, window_ns: u64) -> Self {
-        Self { ledger, hand_offs: HandOffs::new(busy_poll_ns), window_ns }
+        Self { ledger, hand_offs: HandOffs::new(busy_poll_ns), energy: EnergyMeter::default(), window_ns }
     }
 
     /// A process returns its grant.

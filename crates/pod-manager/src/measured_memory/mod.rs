@@ -49,6 +49,11 @@ pub trait MemoryReader: Send {
     /// All processes on the GPU.
     /// Errors: why there is no reading, in words.
     fn read(&mut self) -> Result<Vec<ProcessMemory>, String>;
+
+    /// The energy that the GPU has drawn since its driver was loaded, millijoules; `None`: it is not known.
+    fn energy_mj(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// When the memory is read, and which clients' limits it exceeds.

@@ -65,4 +65,10 @@ impl MemoryReader for NvmlReader {
         let device = device(library, gpu.as_deref())?;
         sluice_process_memory::read(&device).map_err(|error| error.to_string())
     }
+
+    fn energy_mj(&mut self) -> Option<u64> {
+        let gpu = self.gpu.clone();
+        let library = self.library().ok()?;
+        sluice_process_memory::read_energy(&device(library, gpu.as_deref()).ok()?)
+    }
 }

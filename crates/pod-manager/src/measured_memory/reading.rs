@@ -24,6 +24,8 @@ pub(crate) struct MemoryReading {
     processes: Vec<Measured>,
     /// The driver reported nothing.
     pub(super) is_failed: bool,
+    /// The energy that the GPU has drawn in all, millijoules, as the node agent reports it.
+    pub(crate) energy_mj: Option<u64>,
 }
 
 /// The memory of one process.
@@ -75,7 +77,7 @@ impl MemoryReading {
     /// A reading by this manager.
     pub(super) fn by_pid(taken_ns: u64, processes: Vec<ProcessMemory>) -> Self {
         let processes = processes.into_iter().map(|memory| Measured { memory, pod: None });
-        Self { begin: Begin::At(taken_ns), processes: processes.collect(), is_failed: false }
+        Self { begin: Begin::At(taken_ns), processes: processes.collect(), is_failed: false, energy_mj: None }
     }
 
     /// When it was begun, by the manager's clock. `now`: when it has arrived.
@@ -144,6 +146,7 @@ impl From<ReportMemoryRequest> for MemoryReading {
             pod: Some(process.pod_uid),
         };
         let processes = request.processes.into_iter().map(measured).collect();
-        Self { begin: Begin::Before(request.age_ns), processes, is_failed: request.failed }
+        let (begin, energy_mj) = (Begin::Before(request.age_ns), request.energy_mj);
+        Self { begin, processes, is_failed: request.failed, energy_mj }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct ReadingResult {
     pub(super) taken_ns: u64,
     /// All processes on the GPU, or why there is no reading.
     pub(super) processes: Result<Vec<ProcessMemory>, String>,
+    /// The energy that the GPU has drawn in all, millijoules.
+    pub(crate) energy_mj: Option<u64>,
 }
 
 /// The sending end of the thread's requests. The thread ends when it is dropped.
@@ -30,7 +32,8 @@ impl ReadingThread {
         let read = move || {
             reader.prepare();
             for taken_ns in requests {
-                report.send(ReadingResult { taken_ns, processes: reader.read() });
+                let (processes, energy_mj) = (reader.read(), reader.energy_mj());
+                report.send(ReadingResult { taken_ns, processes, energy_mj });
             }
         };
         std::thread::Builder::new().name("sluice-memory".into()).spawn(read)?;

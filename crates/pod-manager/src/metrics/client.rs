@@ -67,6 +67,8 @@ pub(crate) struct ClientMetrics {
     pub(crate) violations: [IntCounter; ViolationKind::LABELS.len()],
     /// Processes that are stopped because of violations.
     pub(crate) stopped: IntGauge,
+    /// Energy beyond that of an idle GPU.
+    pub(crate) energy_joules: Counter,
     collectors: Vec<Box<dyn Collector>>,
 }
 
@@ -106,26 +108,25 @@ impl GrantSeries {
         let wait = Histogram::with_opts(wait.buckets(WAIT_BUCKETS.to_vec()));
         Ok(Self {
             wait_seconds: series.keep(wait)?,
-            held_seconds: series
-                .seconds("sluice_token_held_seconds_total", "Wall time that grants were held, seconds")?,
-            gpu_seconds: series.seconds("sluice_gpu_seconds_total", "GPU time charged, seconds")?,
-            hold_seconds: series.seconds(
+            held_seconds: series.amount("sluice_token_held_seconds_total", "Wall time that grants were held, seconds")?,
+            gpu_seconds: series.amount("sluice_gpu_seconds_total", "GPU time charged, seconds")?,
+            hold_seconds: series.amount(
                 "sluice_hold_seconds_total",
                 "Time in which hold kernels kept the GPU without work of their program, not charged, seconds",
             )?,
-            delayed_seconds: series.seconds(
+            delayed_seconds: series.amount(
                 "sluice_delayed_seconds_total",
                 "Time that requests of a latency-critical client waited because it had used its limit, or more than its request while another client lagged, seconds",
             )?,
-            postponed_seconds: series.seconds(
+            postponed_seconds: series.amount(
                 "sluice_postponed_seconds_total",
                 "Time that launches of a latency-critical client waited for work of one with an earlier deadline, seconds",
             )?,
-            overrun_seconds: series.seconds(
+            overrun_seconds: series.amount(
                 "sluice_token_overrun_seconds_total",
                 "Time that grants were held past their deadline until their GPU work had drained, seconds",
             )?,
-            hold_and_wait_seconds: series.seconds(
+            hold_and_wait_seconds: series.amount(
                 "sluice_hold_and_wait_seconds_total",
                 "Time in which the client held the GPU and executed nothing while another client waited, seconds",
             )?,
@@ -181,6 +182,10 @@ impl ClientMetrics {
             unhooked: series.gauge("sluice_adopted_processes", unhooked)?,
             unscheduled: series.by_value(unscheduled, ObstacleKind::LABELS)?,
             violations: series.by_value(violations, ViolationKind::LABELS)?,
+            energy_joules: series.amount(
+                "sluice_energy_joules_total",
+                "Energy that the GPU drew beyond that of an idle one, attributed by execution time, joules",
+            )?,
             stopped: series.gauge("sluice_stopped_processes", stopped)?,
             collectors: series.collectors,
         })

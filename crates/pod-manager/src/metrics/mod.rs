@@ -3,6 +3,7 @@
 mod client;
 mod latencies;
 mod memory_readings;
+mod policy_reloads;
 mod scheduling;
 mod switch_times;
 
@@ -13,6 +14,7 @@ pub(crate) use client::ClientMetrics;
 pub(crate) use latencies::RecentLatencies;
 use memory_readings::MemoryReadings;
 pub(crate) use memory_readings::ReadingOutcome;
+use policy_reloads::PolicyReloads;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
 use prometheus::proto::{Bucket, MetricFamily};
 use prometheus::{
@@ -47,6 +49,9 @@ pub(crate) struct Metrics {
     pub(crate) preemptions: PreemptionMetrics,
     pub(crate) switch_times: SwitchTimes,
     pub(crate) memory_readings: MemoryReadings,
+    pub(crate) policy_reloads: PolicyReloads,
+    /// Energy of the GPU without work.
+    pub(crate) idle_energy_joules: Counter,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
     /// Time of one round of the event loop, without its wait.
@@ -149,6 +154,11 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         preemptions: PreemptionMetrics::new(&mut series)?,
         switch_times: SwitchTimes::new(&mut series)?,
         memory_readings: MemoryReadings::new(&mut series)?,
+        policy_reloads: PolicyReloads::new(&mut series)?,
+        idle_energy_joules: series.amount(
+            "sluice_idle_energy_joules_total",
+            "Energy that the GPU drew, or would have drawn, without work, joules",
+        )?,
         notices: sender,
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
     };
@@ -193,7 +203,7 @@ impl Series {
         made.inspect(|made| self.collectors.push(Box::new(made.clone())))
     }
 
-    fn seconds(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
+    fn amount(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
         self.keep(Counter::with_opts(self.opts(name, help)))
     }
 

@@ -38,6 +38,15 @@ impl StreamGates {
         }
     }
 
+    /// Replaces the settings. Each process may have gates from now on, or none any more.
+    pub(crate) fn set_policy(&mut self, policy: GatePolicy, of: GatedProcesses, processes: &Processes) {
+        self.gates.set_policy(policy);
+        if self.of != of {
+            self.of = of;
+            self.changed.extend(processes.iter().map(|(id, _)| id));
+        }
+    }
+
     /// When to read the activity of latency-critical processes again.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.gates.wake_at()

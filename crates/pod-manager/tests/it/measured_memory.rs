@@ -342,7 +342,12 @@ fn report(agent: &mut Agent, processes: &[(i32, &str, u64)]) -> Vec<(String, i32
         pod_uid: (*pod_uid).to_owned(),
         bytes: Some(*bytes),
     });
-    let request = ReportMemoryRequest { age_ns: 10 * MS, processes: processes.collect(), failed: false };
+    let request = ReportMemoryRequest {
+        age_ns: 10 * MS,
+        processes: processes.collect(),
+        failed: false,
+        energy_mj: None,
+    };
     let exceeded = agent.report_memory(request).exceeded;
     exceeded.into_iter().map(|one| (one.pod_uid, one.pid, one.process_bytes)).collect()
 }

@@ -10,6 +10,7 @@ struct State {
     readings: u64,
     fails: bool,
     blocks: bool,
+    energy_mj: Option<u64>,
 }
 
 /// Reports the processes that the test has set.
@@ -31,6 +32,11 @@ impl FakeMemory {
         self.0.lock().unwrap().blocks = blocks;
     }
 
+    /// Sets the energy that the GPU has drawn in all.
+    pub fn set_energy(&self, mj: u64) {
+        self.0.lock().unwrap().energy_mj = Some(mj);
+    }
+
     /// Readings so far.
     pub fn readings(&self) -> u64 {
         self.0.lock().unwrap().readings
@@ -50,5 +56,9 @@ impl MemoryReader for FakeMemory {
             return Err("the test fails it".into());
         }
         Ok(state.processes.iter().map(|(pid, bytes)| ProcessMemory { pid: *pid, bytes: *bytes }).collect())
+    }
+
+    fn energy_mj(&mut self) -> Option<u64> {
+        self.0.lock().unwrap().energy_mj
     }
 }

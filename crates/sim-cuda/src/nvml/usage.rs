@@ -109,4 +109,7 @@ nvml! { once initialised:
         let gpu = c_uint::try_from(busy * 100 / PERIOD_NS).unwrap_or(100);
         put(out, Utilization { gpu, memory: 0 })
     }
+    fn nvmlDeviceGetTotalEnergyConsumption(device: *mut c_void, out: *mut c_ulonglong) {
+        put(out, ledger(device)?.gpu.energy_mj())
+    }
 }

@@ -105,3 +105,40 @@ fn charge_is_at_most_the_duration_of_the_grant() {
     ledger.returned(ProcessId(0), 60 * MS, 9 * S, 7 * S).unwrap();
     assert_eq!(ended(&ledger.advance(60 * MS)), [(0, 60 * MS, 60 * MS)]);
 }
+
+/// A ledger of which client 1 has worked from 0 to 10 ms.
+fn worked_once() -> TokenLedger {
+    let mut ledger = pair();
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.returned(ProcessId(1), 10 * MS, 10 * MS, 0).unwrap();
+    ledger.advance(10 * MS);
+    ledger
+}
+
+fn is_in_demand(ledger: &TokenLedger) -> bool {
+    ledger.clients[&ClientId(1)].in_demand
+}
+
+#[test]
+fn pause_is_short_by_the_settings_that_are_in_force() {
+    let mut ledger = worked_once();
+    ledger.set_policy(Policy { idle_credit_ns: 30 * MS, ..Policy::default() });
+    ledger.advance(39 * MS);
+    assert!(is_in_demand(&ledger));
+    ledger.advance(40 * MS);
+    assert!(!is_in_demand(&ledger));
+}
+
+#[test]
+fn client_that_works_again_after_a_change_of_settings_counts_in_the_demand() {
+    let mut ledger = worked_once();
+    ledger.set_policy(Policy { idle_credit_ns: 300 * MS, ..Policy::default() });
+    ask(&mut ledger, 1, 50 * MS);
+    ledger.advance(50 * MS);
+    // The short pause of the earlier settings would have ended by now.
+    ledger.advance(90 * MS);
+    ask(&mut ledger, 0, 115 * MS);
+    ledger.advance(115 * MS);
+    assert!(is_in_demand(&ledger));
+}

@@ -34,6 +34,9 @@ fn every_flag_reaches_the_managers_unchanged() {
     for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
         assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
     }
+    let file = "/etc/sluice/policy.yaml";
+    let expected = ["--controls=auto", "--policy-file", file];
+    assert_eq!(parse(&["--policy-file", file]).unwrap().arguments(), expected);
 }
 
 #[test]

@@ -170,6 +170,7 @@ impl PodManager for Manager {
                 seconds: 0.5,
             }),
             log_lines_dropped: 36,
+            idle_energy_joules: 39.5,
             memory_readings: [("complete".to_owned(), 37)].into(),
         }))
     }
@@ -216,6 +217,7 @@ fn usage(client: Client) -> ClientUsage {
         adopted_processes: 32,
         unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
         violations: [("time_slice".to_owned(), 37)].into(),
+        energy_joules: 40.5,
         memory_overhead_bytes: 38,
         stopped_processes: 39,
         steps: Some(latencies(40, 0.25)),

@@ -46,6 +46,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_client_memory_used_bytes", 12.0),
         ("sluice_client_memory_limit_bytes", 2_147_483_648.0),
         ("sluice_client_memory_peak_bytes", 13.0),
+        ("sluice_client_energy_joules_total", 40.5),
         ("sluice_client_memory_overhead_bytes", 38.0),
         ("sluice_client_memory_denied_total", 14.0),
         ("sluice_client_grants_total", 15.0),
@@ -111,6 +112,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_manager_event_loop_seconds_count", &[], 35.0),
         ("sluice_manager_event_loop_seconds_sum", &[], 0.5),
         ("sluice_manager_log_lines_dropped_total", &[], 36.0),
+        ("sluice_gpu_idle_energy_joules_total", &[], 39.5),
         ("sluice_manager_memory_readings_total", &["outcome=\"complete\""], 37.0),
     ];
     for (name, more, wanted) in of_manager {

@@ -43,7 +43,7 @@ fn all_mistakes_are_reported_at_once() {
         ..Config::new("", "")
     };
     let mistakes = config.check().unwrap_err();
-    let fields: Vec<&str> = mistakes.iter().filter_map(|text| text.split(' ').next()).collect();
+    let fields: Vec<&str> = mistakes.iter().map(|mistake| mistake.field.as_str()).collect();
     let expected =
         ["socket", "socket_mode", "tcp", "resource_file", "min_quota", "base_quota", "linger", "capacity"];
     assert_eq!(fields, expected);

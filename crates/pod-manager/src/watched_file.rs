@@ -1,20 +1,19 @@
-//! The resource file and its watching thread: after any kind of replacement the file is applied as a whole, or not at all.
+//! A configuration file and its watching thread: after any kind of replacement the file is applied as a whole, or not at all.
 //!
 //! Directories are watched, not the file: an editor renames a new file into place, and a ConfigMap volume swaps the
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
 //! Other changes are not reported (a bind mount or a hard link of the file, a network file system, a symlink on the way): SIGHUP has
 //! the file read again.
 
-use crate::definition::of_file;
 use crate::error::{Attempt, Error, Result};
-use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::pipe2;
-use sluice_core::resources::{ClientEntry, ParseOptions, parse};
+use sluice_core::resources::Mistakes;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,45 +40,63 @@ impl ReloadRequests {
     }
 }
 
-/// Starts the watching thread, which watches first and then reads, so that no change is missed. Returns what is in the file.
-pub(crate) fn watch(
-    path: &Path,
-    reading: ParseOptions,
-    remote: Remote,
-) -> Result<(SideThread, ReloadRequests, Vec<ClientEntry>)> {
+/// Reads the text of a file.
+type ReadText<T> = Box<dyn Fn(&str) -> Result<T, Mistakes> + Send>;
+
+/// A file, what it is called, and how it is read.
+pub(crate) struct WatchedFile<T> {
+    /// What the file is, for logs and errors.
+    pub(crate) what: &'static str,
+    /// What stays if its text has a mistake.
+    pub(crate) kept: &'static str,
+    /// Name of the thread.
+    pub(crate) thread: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) read: ReadText<T>,
+}
+
+impl<T> fmt::Debug for WatchedFile<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Starts the watching thread, which watches first and then reads, so that no change is missed. Returns what is in the file. The thread
+/// reports what it reads later; `None`: the new text has a mistake, which is logged.
+pub(crate) fn watch<T: 'static>(
+    file: WatchedFile<T>,
+    report: impl Fn(Option<T>) + Send + 'static,
+) -> Result<(SideThread, ReloadRequests, T)> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).attempt("inotify_init")?;
     let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).attempt("pipe")?;
-    let (path, reloads) = (path.to_owned(), ReloadRequests::new()?);
+    let (thread, reloads) = (file.thread, ReloadRequests::new()?);
     let mut watch = Watch {
         inotify,
         reloads: reloads.clone(),
-        path,
-        reading,
-        remote,
+        file,
+        report: Box::new(report),
         text: String::new(),
         logged_error: None,
     };
     watch.watch_directories();
-    let unreadable = |error| Error::ReadResources(watch.path.clone(), error);
-    watch.text = std::fs::read_to_string(&watch.path).map_err(unreadable)?;
-    let wrong = |mistakes| Error::Resources(watch.path.clone(), mistakes);
-    let resources = parse(&watch.text, reading).map_err(wrong)?;
-    Ok((SideThread::start("watch", stop, move || watch.serve(&stopped))?, reloads, resources))
+    let WatchedFile { what, path, read, .. } = &watch.file;
+    watch.text = std::fs::read_to_string(path).map_err(|why| Error::ReadFile(what, path.clone(), why))?;
+    let content = read(&watch.text).map_err(|mistakes| Error::File(what, path.clone(), mistakes))?;
+    Ok((SideThread::start(thread, stop, move || watch.serve(&stopped))?, reloads, content))
 }
 
-struct Watch {
+struct Watch<T> {
     inotify: Inotify,
     reloads: ReloadRequests,
-    path: PathBuf,
-    reading: ParseOptions,
-    remote: Remote,
+    file: WatchedFile<T>,
+    report: Box<dyn Fn(Option<T>) + Send>,
     /// The text that was applied last.
     text: String,
     /// The error that was logged last, so that it is not repeated for every event.
     logged_error: Option<String>,
 }
 
-impl Watch {
+impl<T> Watch<T> {
     /// Serves until the other end of the pipe `stopped` is closed.
     fn serve(&mut self, stopped: &OwnedFd) {
         loop {
@@ -90,7 +107,9 @@ impl Watch {
             ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => return error!(%error, "the resource file is no longer watched"),
+                Err(error) => {
+                    return error!(file = %self.file.path.display(), %error, "file is no longer watched");
+                }
             }
             if fds[2].any().unwrap_or(false) {
                 return;
@@ -101,7 +120,7 @@ impl Watch {
             if self.reloads.take() {
                 // The operator reads the log after a request: an error is logged again.
                 self.logged_error = None;
-                info!(file = %self.path.display(), "reload of the resource file requested");
+                info!(file = %self.file.path.display(), "reload of the {} requested", self.file.what);
             }
             self.read_if_changed();
         }
@@ -111,18 +130,18 @@ impl Watch {
     fn watch_directories(&self) {
         // Not IN_MODIFY and, for files, not IN_CREATE: a file that is being written is read only after it was closed.
         let what = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE;
-        let real = std::fs::canonicalize(&self.path).ok();
-        for file in [Some(self.path.clone()), real].into_iter().flatten() {
+        let real = std::fs::canonicalize(&self.file.path).ok();
+        for file in [Some(self.file.path.clone()), real].into_iter().flatten() {
             let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
             let directory = parent.unwrap_or(Path::new("."));
             if let Err(error) = self.inotify.add_watch(directory, what) {
-                error!(directory = %directory.display(), %error, "cannot watch the resource file's directory");
+                error!(directory = %directory.display(), %error, "cannot watch the directory of the {}", self.file.what);
             }
         }
     }
 
     fn read_if_changed(&mut self) {
-        let text = match std::fs::read_to_string(&self.path) {
+        let text = match std::fs::read_to_string(&self.file.path) {
             Ok(text) => text,
             Err(error) => return self.log_error(&format!("cannot be read: {error}")),
         };
@@ -130,21 +149,23 @@ impl Watch {
             self.logged_error = None;
             return;
         }
-        match parse(&text, self.reading) {
-            Ok(resources) => {
-                info!(file = %self.path.display(), clients = resources.len(), "resource file read anew");
+        match (self.file.read)(&text) {
+            Ok(content) => {
+                info!(file = %self.file.path.display(), "{} read anew", self.file.what);
                 self.logged_error = None;
                 self.text = text;
-                self.remote.send(Message::Clients(of_file(resources)));
+                (self.report)(Some(content));
             }
             Err(mistakes) => self.log_error(&mistakes.to_string()),
         }
     }
 
-    fn log_error(&mut self, what: &str) {
-        if self.logged_error.as_deref() != Some(what) {
-            error!(file = %self.path.display(), "resource file is not applied, the previous clients stay: {what}");
-            self.logged_error = Some(what.to_owned());
+    fn log_error(&mut self, error: &str) {
+        if self.logged_error.as_deref() != Some(error) {
+            let WatchedFile { what, kept, path, .. } = &self.file;
+            error!(file = %path.display(), "{what} is not applied, the previous {kept}: {error}");
+            self.logged_error = Some(error.to_owned());
+            (self.report)(None);
         }
     }
 }
