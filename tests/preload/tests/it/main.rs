@@ -16,6 +16,7 @@ mod deadlines;
 mod dependent_work;
 mod doctor;
 mod driver_lookup;
+mod energy;
 mod escapes;
 mod frozen_tenants;
 mod gangs;
