@@ -80,8 +80,8 @@ fn read_allocation(
     if ours.is_empty() {
         mistakes.push(format!("it has no device of the driver {DRIVER}"));
     }
-    let mut read = |result| read_share(result, node, inventory, &settings, mistakes);
-    ours.into_iter().filter_map(|result| read(result)).collect()
+    let read = |result| read_share(result, node, inventory, &settings, mistakes);
+    ours.into_iter().filter_map(read).collect()
 }
 
 fn read_share(

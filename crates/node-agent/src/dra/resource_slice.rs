@@ -163,14 +163,16 @@ fn slice(node: &str, uid: String, devices: Vec<Device>) -> ResourceSlice {
 
 /// The field of devices that the API server has not stored.
 fn dropped(wanted: &ResourceSliceSpec, stored: &ResourceSliceSpec) -> Option<&'static str> {
-    let count = |spec: &ResourceSliceSpec, has: fn(&Device) -> bool| {
-        spec.devices.iter().flatten().filter(|device| has(device)).count()
-    };
-    let fields: [(&str, fn(&Device) -> bool); 2] = [
-        ("allowMultipleAllocations", |device| device.allow_multiple_allocations == Some(true)),
-        ("taints", |device| device.taints.as_ref().is_some_and(|taints| !taints.is_empty())),
-    ];
-    fields.into_iter().find(|(_, has)| count(wanted, *has) != count(stored, *has)).map(|(name, _)| name)
+    let are_shared = |device: &Device| device.allow_multiple_allocations == Some(true);
+    let have_taints = |device: &Device| device.taints.as_ref().is_some_and(|taints| !taints.is_empty());
+    if count(wanted, are_shared) != count(stored, are_shared) {
+        return Some("allowMultipleAllocations");
+    }
+    (count(wanted, have_taints) != count(stored, have_taints)).then_some("taints")
+}
+
+fn count(spec: &ResourceSliceSpec, has: impl Fn(&Device) -> bool) -> usize {
+    spec.devices.iter().flatten().filter(|device| has(device)).count()
 }
 
 /// The PCIe root of each GPU whose link in `devices` the kernel has.
