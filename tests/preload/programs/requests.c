@@ -15,8 +15,8 @@ enum { N = 64, PATIENCE_S = 60, LEAD_US = 300, WARM_UP = 20 };
 static const char *const FUNCTIONS[] = {
     "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuStreamGetCtx", "cuStreamGetFlags",
     "cuStreamIsCapturing", "cuStreamQuery", "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
-    "cuEventDestroy_v2", "cuPointerGetAttribute", "cuLaunchKernel", "cuGraphLaunch", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-    "cuStreamSynchronize", "cuDeviceGetCount", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2", "cuStreamBatchMemOp_v2",
+    "cuEventDestroy_v2", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuLaunchKernel", "cuGraphLaunch", "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuDeviceGetCount", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2", "cuStreamBatchMemOp_v2",
 };
 enum { COUNTED = sizeof FUNCTIONS / sizeof *FUNCTIONS };
 

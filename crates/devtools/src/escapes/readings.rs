@@ -52,6 +52,8 @@ async fn report(control: PathBuf, gpu: SimulatedGpu, pods: Pods) -> anyhow::Resu
         });
         let processes = of_pods.collect();
         let age_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        manager.report_memory(ReportMemoryRequest { age_ns, processes, failed: false, energy_mj: None }).await?;
+        manager
+            .report_memory(ReportMemoryRequest { age_ns, processes, failed: false, energy_mj: None })
+            .await?;
     }
 }

@@ -119,8 +119,14 @@ fn a_hint_adds_two_launches_and_one_context_query() {
 fn automatic_holds_add_no_more_calls_than_requested_ones() {
     let _lock = shared();
     let cost = cost("auto", "auto", Some(1));
+    // The hook may be comparing copies by a kernel with copies by the driver. Then it asks whether a kernel could make a request's two
+    // copies, each between two addresses of which it asks for both ends. The driver makes them: their host memory is not pinned.
+    let asked_copies = cost.added.get("cuCtxGetDevice").map_or(0, |count| count.unsigned_abs());
+    assert!(asked_copies <= 2 * REQUESTS, "{cost:?}");
     let most = |what: &str| match what {
-        "cuCtxGetCurrent" => 2 * REQUESTS,
+        "cuCtxGetCurrent" => 2 * REQUESTS + asked_copies,
+        "cuCtxGetDevice" | "cuStreamGetCtx" => asked_copies,
+        "cuPointerGetAttributes" => 4 * asked_copies,
         // Predicted holds are launched by another thread.
         "cuLaunchKernel" => 2 * cost.holds,
         _ => 0,
