@@ -12,8 +12,8 @@
 //! the client has a limit. A hardware-scheduled process keeps its unlimited grant. It reports that its work only waits, where its grant
 //! would be returned otherwise: then it leaves its quantum to the others.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, TryLockError};
 
 use super::state::{Phase, State};
 use super::{Device, LaunchPass};
@@ -160,8 +160,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn lock_handles_briefly(&self) -> Option<MutexGuard<'_, ()>> {
         let began = self.clock.now_ns();
         loop {
-            if let Ok(handles) = self.handles_lock.try_lock() {
-                return Some(handles);
+            match self.handles_lock.try_lock() {
+                Ok(handles) => return Some(handles),
+                // The lock protects no data.
+                Err(TryLockError::Poisoned(handles)) => return Some(handles.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
             }
             if self.clock.now_ns().saturating_sub(began) >= HANDLES_TIMEOUT_NS {
                 return None;
