@@ -9,7 +9,7 @@ mod quantity;
 mod yaml;
 
 pub use quantity::parse_bytes;
-pub use yaml::line_of_key;
+pub use yaml::{line_of_key, shown};
 
 use crate::ledger::{Class, ClientSpec};
 use crate::share::Share;

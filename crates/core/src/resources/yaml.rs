@@ -116,6 +116,18 @@ fn line_of(text: &str, name: &str) -> Option<usize> {
     lines.next().is_none().then_some(first)
 }
 
+/// A value of another file with the same kind of mistakes, as it is named there.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => format!("{text:?}"),
+        Value::Sequence(_) => "a list".to_owned(),
+        Value::Mapping(_) | Value::Tagged(_) => "a mapping".to_owned(),
+    }
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",

@@ -14,7 +14,7 @@ use lines::line_of;
 use schema::plain;
 use serde_yaml::{Mapping, Value};
 use settings::{Kind, REFUSED, SETTINGS, Setting};
-use sluice_core::resources::{Mistake, Mistakes};
+use sluice_core::resources::{Mistake, Mistakes, shown};
 use sluice_core::share::Share;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -193,18 +193,6 @@ fn gated(word: &str) -> Option<GatedProcesses> {
         "always" => Some(GatedProcesses::All),
         "off" => Some(GatedProcesses::Off),
         _ => None,
-    }
-}
-
-/// A value, as it is named in a mistake.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "nothing".to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => format!("{text:?}"),
-        Value::Sequence(_) => "a list".to_owned(),
-        Value::Mapping(_) | Value::Tagged(_) => "a mapping".to_owned(),
     }
 }
 

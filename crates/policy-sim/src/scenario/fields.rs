@@ -1,7 +1,7 @@
 //! The fields of a mapping of the scenario file, read one by one. Every mistake is noted, and reading goes on.
 
 use serde_yaml::{Mapping, Value};
-use sluice_core::resources::{Mistake, line_of_key};
+use sluice_core::resources::{Mistake, line_of_key, shown};
 use sluice_core::share::parse_duration;
 
 /// A part of the file: its text, to find lines, and the name of the part.
@@ -60,18 +60,6 @@ pub(super) struct Fields<'a> {
     pub(super) part: Part<'a>,
     asked: Vec<&'static str>,
     pub(super) mistakes: Vec<Mistake>,
-}
-
-/// A value, as it is named in a mistake.
-pub(super) fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "nothing".to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => format!("{text:?}"),
-        Value::Sequence(_) => "a list".to_owned(),
-        Value::Mapping(_) | Value::Tagged(_) => "a mapping".to_owned(),
-    }
 }
 
 const DURATION: &str = "a duration such as 1.5ms or 10s";

@@ -1,11 +1,11 @@
 //! The scenario file: a resource file in YAML with the further keys `seed`, `duration`, `gpu`, `policies`, `stalls` and
 //! `workloads`. As in the resource file, every mistake is reported at once.
 
-use super::fields::{Fields, Part, shown};
+use super::fields::{Fields, Part};
 use super::{Arrivals, Distribution, Gpu, HostTimes, Scenario, Service, Stall, Workload};
 use crate::policy_name::PolicyName;
 use serde_yaml::Value;
-use sluice_core::resources::{ClientEntry, Mistakes, parse_beside};
+use sluice_core::resources::{ClientEntry, Mistakes, parse_beside, shown};
 use sluice_core::share::parse_duration;
 
 const KEYS: [&str; 6] = ["seed", "duration", "gpu", "policies", "stalls", "workloads"];
