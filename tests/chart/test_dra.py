@@ -67,6 +67,19 @@ class Claims(unittest.TestCase):
             self.assertEqual((rule["apiGroups"], rule["resources"]), (["resource.k8s.io"], [resource]))
             self.assertIn(name, bound)
 
+    def test_webhook_sees_claims_on_shares_and_classes_with_a_configuration_for_them_only(self):
+        def hooks(*values):
+            (configuration,) = of_kind(rendered(*values), "ValidatingWebhookConfiguration").values()
+            return {one["name"].partition(".")[0]: one for one in configuration["webhooks"]}
+
+        added = {name: one for name, one in hooks(ON).items() if name not in hooks()}
+        self.assertEqual(set(added), {"resourceclaims", "resourceclaimtemplates", "deviceclasses"})
+        for name, one in added.items():
+            (rule,) = one["rules"]
+            self.assertEqual((rule["apiGroups"], rule["resources"], one["failurePolicy"]), (["resource.k8s.io"], [name], "Fail"))
+            (condition,) = one["matchConditions"]
+            self.assertIn("'gpu.sluice.dev'", condition["expression"])
+
     def test_examples_are_valid_and_use_the_charts_class(self):
         (name,) = of_kind(rendered(ON), "DeviceClass")
         for file in sorted(EXAMPLES.glob("*.yaml")):

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
-/// The driver's name, and the domain of its attributes and of its configuration.
-pub(crate) const DRIVER: &str = "gpu.sluice.dev";
+pub(crate) use sluice_placement::share_config::DRIVER;
 
 /// The prepared claims of this node by uid.
 pub type PreparedClaims = BTreeMap<String, PreparedClaim>;

@@ -1,6 +1,7 @@
 """Shares of GPUs as claims: the chart with dra.enabled on the labelled node, and objects for tests."""
 
 import contextlib
+import json
 
 from lib import api, devices, images, product
 from lib.namespaces import until
@@ -58,6 +59,16 @@ def pod(ns: str, name: str, *argv: str, claims: list[str] | None = None) -> dict
         "resourceClaims": [{"name": one, "resourceClaimName": one} for one in used],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def refusal(ns: str | None, one: dict) -> str:
+    """Why the API server does not create this object."""
+    where = ["-n", ns] if ns else []
+    try:
+        api.kubectl("create", *where, "-f", "-", stdin=json.dumps(one))
+    except api.Failed as why:
+        return str(why)
+    raise AssertionError(f"{one['kind']} {one['metadata']['name']} was created")
 
 
 def consumed(ns: str, name: str) -> dict:

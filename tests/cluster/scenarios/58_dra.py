@@ -91,7 +91,7 @@ def test_claim_gets_what_it_asks_for_and_no_more(cluster):
         with cluster.namespace() as ns:
             stock_scheduler_refuses_what_a_gpu_has_not(cluster, ns)
         with cluster.namespace() as ns:
-            configuration_with_mistakes_starts_no_container(cluster, ns)
+            configuration_with_mistakes_is_refused_or_starts_no_container(cluster, ns)
 
 
 def memory_is_the_limit_to_the_byte(cluster, ns: str) -> None:
@@ -131,9 +131,28 @@ def stock_scheduler_refuses_what_a_gpu_has_not(cluster, ns: str) -> None:
     assert client(cluster, ns, "time")["quota_ppm"] == 301_000
 
 
-def configuration_with_mistakes_starts_no_container(cluster, ns: str) -> None:
-    cluster.create(ns, claim("wrong", 300, "1Gi", limit="0.2", speed="high"), pod(ns, "wrong"))
-    for part in ("config.speed: no such key", "config.limit"):
-        cluster.until(part, 60, lambda part=part: waits(cluster, ns, "wrong", part))
-    assert product.phases(ns) == {"wrong": "Pending"}
-    assert "wrong" not in product.clients_of(ns)
+def configuration_with_mistakes_is_refused_or_starts_no_container(cluster, ns: str) -> None:
+    # All at once, when the claim is written.
+    wrong = claim("wrong", 300, "1Gi", limit="0.2", speed="high", priority="top")
+    template = {"metadata": wrong["metadata"], "kind": "ResourceClaimTemplate", "apiVersion": wrong["apiVersion"], "spec": {"spec": wrong["spec"]}}
+    for one in (wrong, template):
+        message = claims.refusal(ns, one)
+        for part in ("config.speed: no such key", 'config.limit: "0.2" is not allowed', 'config.priority: "top" is not allowed'):
+            assert part in message, message
+    config = {"opaque": {"driver": claims.DRIVER, "parameters": {"apiVersion": "gpu.sluice.dev/v1alpha1", "kind": "ShareConfig", "limit": "0.2"}}}
+    of_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "limited"}}
+    selectors = [{"cel": {"expression": f"device.driver == '{claims.DRIVER}'"}}]
+    try:
+        cluster.apply(of_class | {"spec": {"selectors": selectors, "config": [config]}})
+        config["opaque"]["parameters"]["limit"] = "2"
+        message = claims.refusal(None, of_class | {"metadata": {"name": "wrong"}, "spec": {"selectors": selectors, "config": [config]}})
+        assert 'config.limit: "2" is not allowed' in message, message
+        # What only claim and class together have wrong shows when the pod starts.
+        of_both = claim("both", 300, "1Gi")
+        of_both["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "limited"
+        cluster.create(ns, of_both, pod(ns, "both"))
+        cluster.until("the agent's refusal", 60, lambda: waits(cluster, ns, "both", "config.limit"))
+        assert product.phases(ns) == {"both": "Pending"}
+        assert "both" not in product.clients_of(ns)
+    finally:
+        cluster.delete("deviceclass", "limited")

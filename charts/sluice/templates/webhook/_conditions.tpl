@@ -61,6 +61,18 @@ has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.star
 && {{ $old }}.all(k, !k.startsWith('{{ .prefix }}') || k in {{ $new }})
 {{- end }}
 
+{{/* Whether the object has a configuration for the DRA driver: include "sluice.celConfiguresShares" "object.spec" */}}
+{{- define "sluice.celConfiguresShares" -}}
+{{ . }}.?config.orValue([]).exists(c, c.?opaque.?driver.orValue('') == 'gpu.sluice.dev')
+{{- end }}
+
+{{/* Whether the claim below this path asks for shares: by the chart's class, or with a configuration for the driver. */}}
+{{- define "sluice.celClaimsShares" -}}
+{{ include "sluice.celConfiguresShares" (printf "%s.?devices" .) }}
+|| {{ . }}.?devices.?requests.orValue([]).exists(r, r.?exactly.?deviceClassName.orValue('') == 'gpu.sluice.dev'
+|| r.?firstAvailable.orValue([]).exists(s, s.deviceClassName == 'gpu.sluice.dev'))
+{{- end }}
+
 {{/* Namespaces that are excluded from the webhooks. */}}
 {{- define "sluice.webhookNamespaces" -}}
 matchExpressions:

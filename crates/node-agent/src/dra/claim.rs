@@ -9,9 +9,9 @@ use k8s_openapi::api::resource::v1::{
 use sluice_placement::annotations::{Amount, GpuRequest, keys, parse_quantity};
 use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::share_config::{self, MEMORY, MILLI};
 
-use super::config;
-use super::device::{MEMORY, MILLI, device_name};
+use super::device::device_name;
 use crate::prepared_claims::{DRIVER, GpuShare, PreparedClaim};
 
 /// All mistakes in a claim; never empty.
@@ -125,7 +125,7 @@ fn read_share(
         None => wrong.push(no_capacity(MEMORY)),
     }
     if let Err(found) = GpuRequest::from_annotations(&annotations) {
-        wrong.extend(found.iter().map(|mistake| config::in_words_of_claims(&mistake.to_string())));
+        wrong.extend(found.iter().map(|mistake| share_config::in_words_of_claims(&mistake.to_string())));
     }
     mistakes.extend(wrong.into_iter().map(|text| format!("request {request}: {text}")));
     Some(GpuShare {
@@ -166,7 +166,7 @@ impl Settings {
             let Some(opaque) = config.opaque.as_ref().filter(|opaque| opaque.driver == DRIVER) else {
                 continue;
             };
-            let annotations = config::annotations(&opaque.parameters.0, mistakes);
+            let annotations = share_config::annotations(&opaque.parameters.0, mistakes);
             settings.push(Setting { requests: config.requests.clone().unwrap_or_default(), annotations });
         }
         Self(settings)

@@ -8,15 +8,9 @@ use k8s_openapi::api::resource::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::inventory::{Gpu, NodeInventory};
+use sluice_placement::share_config::{MEMORY, MILLI, SEATS};
 
 use crate::prepared_claims::DRIVER;
-
-/// Capacity: thousandths of the GPU's time.
-pub(super) const MILLI: &str = "milli";
-/// Capacity: bytes that pods may request, in whole MiB.
-pub(super) const MEMORY: &str = "memory";
-/// Capacity: pods that may share the GPU.
-const SEATS: &str = "seats";
 
 /// Key of the taint of an unhealthy GPU, below the driver's name.
 const UNHEALTHY: &str = "unhealthy";

@@ -1,7 +1,7 @@
 //! Shares of GPUs as claims of Dynamic Resource Allocation (DRA): on nodes with the label [`NODE_LABEL`], in place of the device plugin.
 //!
 //! * `device`: GPUs to the devices of a ResourceSlice. Pure.
-//! * `claim`, `config`: an allocated claim to the shares that it promises. Pure.
+//! * `claim`: an allocated claim to the shares that it promises. Pure.
 //! * `checkpoint`: the prepared claims on disk. `library_device`: the CDI device of what each container gets beside its GPU.
 //! * `resource_slice`: publishes the devices. `driver`: what kubelet asks for. `run`: all parts, from their start to their end.
 //! * `server`: the two sockets for kubelet. `registration`: the protocol of the one by which kubelet finds the driver.
@@ -10,7 +10,6 @@
 
 mod checkpoint;
 mod claim;
-mod config;
 mod device;
 mod driver;
 mod library_device;

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use sluice_placement::annotations::{Mistake, keys, kubeshare};
 
+use super::claims;
 use super::ephemeral_containers;
 use super::output_annotations;
 use super::plan::{Settings, plan};
@@ -27,8 +28,11 @@ pub(super) fn mutate(request: &Request, settings: &Settings) -> Decision {
     decision.unwrap_or_else(Decision::Refused)
 }
 
-/// Decides whether the pod may be created or changed like this.
+/// Decides whether the pod, or the claim, may be created or changed like this.
 pub(super) fn validate(request: &Request, settings: &Settings) -> Decision {
+    if let Some(decision) = claims::validate(request) {
+        return decision;
+    }
     if !is_pods(request) {
         return Decision::NotOurs;
     }

@@ -1,7 +1,7 @@
 //! The admission webhook: translates annotations into what kubelet, scheduler and container runtime need.
 //!
 //! `plan` determines what a pod needs (`choice`: which container gets the GPU), `admission` decides on requests, `serve` is the HTTP server,
-//! `certificates` renews its certificate. It fails closed. The webhook configurations ensure that only pods with
+//! `certificates` renews its certificate. `claims` checks claims of DRA. It fails closed. The webhook configurations ensure that only pods with
 //! Sluice's keys depend on it.
 
 mod admission;
@@ -9,6 +9,7 @@ mod amounts;
 mod arguments;
 mod certificates;
 mod choice;
+mod claims;
 mod compatibility;
 mod containers;
 mod ephemeral_containers;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod choice;
+mod claims;
 mod copies;
 mod countable;
 mod golden;

@@ -5,7 +5,19 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sluice_placement::annotations::keys;
+
+use crate::annotations::keys;
+
+/// The DRA driver's name, the domain of its attributes and of its configuration, and the name of the chart's DeviceClass.
+pub const DRIVER: &str = "gpu.sluice.dev";
+/// Capacity: thousandths of the GPU's time.
+pub const MILLI: &str = "milli";
+/// Capacity: bytes that pods may request, in whole MiB.
+pub const MEMORY: &str = "memory";
+/// Capacity: pods that may share the GPU.
+pub const SEATS: &str = "seats";
+/// Every capacity of a device.
+pub const CAPACITIES: [&str; 3] = [MILLI, MEMORY, SEATS];
 
 const API_VERSION: &str = "gpu.sluice.dev/v1alpha1";
 const KIND: &str = "ShareConfig";
@@ -15,7 +27,7 @@ const KEYS: [(&str, &str); 4] =
     [("limit", keys::LIMIT), ("priority", keys::PRIORITY), ("slo", keys::SLO), ("gang", keys::GANG)];
 
 /// The configuration as annotations. Mistakes of its form are appended; those of values show when the annotations are read.
-pub(super) fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTreeMap<String, String> {
+pub fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTreeMap<String, String> {
     let Some(fields) = parameters.as_object() else {
         mistakes.push(format!("config: {parameters} is no object, expected a {KIND} of {API_VERSION}"));
         return BTreeMap::new();
@@ -48,6 +60,6 @@ pub(super) fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTr
 }
 
 /// A mistake that the parser of the annotations reports, in the words of a claim.
-pub(super) fn in_words_of_claims(mistake: &str) -> String {
+pub fn in_words_of_claims(mistake: &str) -> String {
     mistake.replace(keys::QUOTA, "the capacity milli").replace(keys::PREFIX, "config.")
 }
