@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use sluice_placement::sandboxes::{self, SandboxRuntimeClasses};
+
 use crate::injection_proof::{OWN_DRIVER, OwnPath};
+use crate::lost_gpus::LostGpuPolicy;
 use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
 use crate::{gpus, lost_gpus, managers};
 
@@ -43,6 +46,10 @@ pub struct Arguments {
     /// Give the GPUs of this node by claims (DRA) if it has the label sluice.dev/dra=true at the start, and not as device slots
     #[arg(long)]
     dra: bool,
+    /// RuntimeClasses whose containers run in a sandbox with a kernel of its own, comma-separated; a `*` at the end stands for any
+    /// rest. Claims of pods that name one are refused
+    #[arg(long, value_name = "NAMES", default_value = sandboxes::DEFAULT)]
+    sandbox_runtime_classes: String,
     #[command(flatten)]
     host: HostArguments,
     /// File with settings for the nodes with certain labels, which take precedence over these flags
@@ -112,6 +119,8 @@ pub struct Config {
     pub injection: Injection,
     /// Whether GPUs are given by claims and not as device slots.
     pub dra: bool,
+    /// RuntimeClasses whose pods get no claim prepared.
+    pub sandboxes: SandboxRuntimeClasses,
     /// The path by which this container got the driver.
     pub own_path: OwnPath,
     /// Address of the HTTP pages.
@@ -263,6 +272,7 @@ impl Config {
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
                 dra: arguments.dra,
+                sandboxes: arguments.sandbox_runtime_classes.as_str().into(),
                 own_path: OwnPath::of(
                     arguments.injection,
                     variable(VISIBLE_DEVICES).is_some(),
@@ -276,6 +286,13 @@ impl Config {
             }),
             _ => Err(ConfigMistakes(mistakes)),
         }
+    }
+}
+
+impl Config {
+    /// Whether Kubernetes evicts the pods of a lost GPU, by the taint of its device, and not the agent.
+    pub(crate) fn evicts_by_device_taint(&self) -> bool {
+        self.dra && self.host.lost_gpus.policy == LostGpuPolicy::Evict
     }
 }
 

@@ -95,7 +95,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         registered: is_registered,
         injection: injection.clone(),
         proof: proof.clone(),
-        lost,
+        lost: lost.clone(),
         loader_refusal: loader_refusal.clone(),
     };
     let pages = Pages { sources, registry };
@@ -168,6 +168,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         skipped: watched.skipped,
         assignments: assignments.clone(),
         pods: pods.clone(),
+        has_device_taints: config.evicts_by_device_taint(),
     };
     let outputs = lost_gpus::Outputs {
         lost: lost_known,
@@ -198,6 +199,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         node: node.clone(),
         provision: provision(config, &installed),
         gpus: gpus.clone(),
+        lost,
         pods,
         assignments: assignments.clone(),
         event_queue,

@@ -53,6 +53,7 @@ mod outcome;
 mod preemption;
 mod ranking;
 mod reasons;
+pub mod sandboxes;
 pub mod share_config;
 
 #[cfg(test)]

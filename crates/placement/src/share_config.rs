@@ -16,8 +16,10 @@ pub const MILLI: &str = "milli";
 pub const MEMORY: &str = "memory";
 /// Capacity: pods that may share the GPU.
 pub const SEATS: &str = "seats";
+/// Capacity: 1, for one claim that keeps others which ask for it away from the GPU.
+pub const CRITICAL: &str = "critical";
 /// Every capacity of a device.
-pub const CAPACITIES: [&str; 3] = [MILLI, MEMORY, SEATS];
+pub const CAPACITIES: [&str; 4] = [MILLI, MEMORY, SEATS, CRITICAL];
 
 const API_VERSION: &str = "gpu.sluice.dev/v1alpha1";
 const KIND: &str = "ShareConfig";

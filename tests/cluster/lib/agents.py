@@ -5,7 +5,7 @@ import json
 import urllib.request
 from dataclasses import dataclass
 
-from lib import api, fleet
+from lib import api, claims, fleet
 from lib.namespaces import until
 from lib.processes import Program
 from lib.settings import KUBECONFIG, SIMULATION, STATE
@@ -19,6 +19,8 @@ class Agent:
     gpus: int
     # Distinguishes the ports and the folders of the agents.
     number: int
+    # Gives the GPUs by claims. Nothing asks for them to be prepared, because there is no kubelet.
+    dra: bool = False
 
     @property
     def _folder(self):
@@ -47,13 +49,16 @@ class Agent:
             "controls": "off",
             "self-test": "off",
         }
+        own = [f"--kubelet-folder={self._folder / 'kubelet'}", f"--cdi-folder={self._folder / 'cdi'}", "--dra", "--seats-per-gpu=100"]
         sockets = ",".join(str(simulator.argv[simulator.argv.index("--socket") + 1]) for simulator in self._simulators)
-        words = [SIMULATION / "sluice", "node-agent", *(f"--{flag}={value}" for flag, value in flags.items())]
+        words = [SIMULATION / "sluice", "node-agent", *(f"--{flag}={value}" for flag, value in flags.items()), *(own if self.dra else [])]
         return Program(f"agent-{self.node}", words, {"KUBECONFIG": str(KUBECONFIG), "SLUICE_SIM_SOCKET": sockets})
 
     def start(self) -> None:
-        """Returns when the node has the agent's inventory."""
-        for folder in ("state", "run", "plugins"):
+        """Returns when the node has the agent's inventory, or its devices."""
+        if self.dra:
+            api.request("PATCH", f"/api/v1/nodes/{self.node}", {"metadata": {"labels": {claims.LABEL: "true"}}}, "application/merge-patch+json")
+        for folder in ("state", "run", "plugins", "kubelet/plugins_registry", "cdi"):
             (self._folder / folder).mkdir(parents=True, exist_ok=True)
         for simulator in self._simulators:
             simulator.start()
@@ -71,6 +76,8 @@ class Agent:
         return {client["pod"] for gpu in gpus for client in gpu["in_force"] if not client["left_out"]}
 
     def _is_published(self) -> bool:
+        if self.dra:
+            return any(len(one["spec"].get("devices", [])) == self.gpus for one in claims.slices() if one["spec"]["nodeName"] == self.node)
         annotations = api.request("GET", f"/api/v1/nodes/{self.node}")["metadata"]["annotations"]
         gpus = json.loads(annotations["sluice.dev/gpus"])["gpus"]
         return {gpu["model"] for gpu in gpus} == {MODEL}

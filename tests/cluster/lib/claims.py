@@ -4,8 +4,9 @@ import contextlib
 import json
 
 from lib import api, devices, images, product
+from lib.cluster import Skipped
 from lib.namespaces import until
-from lib.settings import NODE, REPOSITORY
+from lib.settings import KUBERNETES, NODE, REPOSITORY
 
 DRIVER = "gpu.sluice.dev"
 LABEL = "sluice.dev/dra"
@@ -13,11 +14,11 @@ LIBRARY = devices.CDI.parent / "sluice.dev-library.json"
 
 
 @contextlib.contextmanager
-def installed():
-    """Sluice on a node that gives its GPUs by claims; afterwards as before."""
+def installed(**values):
+    """Sluice with these values on a node that gives its GPUs by claims; afterwards as before."""
     with devices.cdi():
         api.kubectl("label", "node", NODE, f"{LABEL}=true", "--overwrite")
-        product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.VALUES, {"dra": {"enabled": True}}))
+        product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.merged(product.VALUES, {"dra": {"enabled": True}}), values))
         until("the node's devices", 60, lambda: len(published()) == len(devices.GPUS))
         try:
             yield
@@ -27,15 +28,32 @@ def installed():
             LIBRARY.unlink(missing_ok=True)
 
 
+def need_consumable_capacity() -> None:
+    if tuple(map(int, KUBERNETES.split(".")[:2])) < (1, 36):
+        raise Skipped(f"Kubernetes {KUBERNETES} has no consumable capacity of devices, which is on from 1.36 on")
+
+
+def slices() -> list[dict]:
+    """The driver's ResourceSlices."""
+    found = api.request("GET", "/apis/resource.k8s.io/v1/resourceslices")["items"]
+    return [one for one in found if one["spec"]["driver"] == DRIVER]
+
+
 def published() -> list[dict]:
-    """The devices of the node's ResourceSlices."""
-    slices = api.request("GET", "/apis/resource.k8s.io/v1/resourceslices")["items"]
-    return [device for one in slices if one["spec"]["driver"] == DRIVER for device in one["spec"].get("devices", [])]
+    """The devices of the driver's ResourceSlices."""
+    return [device for one in slices() for device in one["spec"].get("devices", [])]
 
 
-def claim(name: str, milli: int, memory: str, gpu: str | None = None, **config: str) -> dict:
+def taints(gpu: str) -> dict[str, dict]:
+    """The taints of this GPU's device by key."""
+    found = [device.get("taints", []) for device in published() if device["name"] == gpu.lower()]
+    return {taint["key"]: taint for one in found for taint in one}
+
+
+def claim(name: str, milli: int, memory: str, gpu: str | None = None, critical: bool = False, **config: str) -> dict:
     """A claim on a share of this GPU, or of any."""
-    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": {"milli": str(milli), "memory": memory}}}
+    requests = {"milli": str(milli), "memory": memory} | ({"critical": "1"} if critical else {})
+    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
     if gpu:
         exactly["selectors"] = [{"cel": {"expression": f'device.attributes["{DRIVER}"].uuid == "{gpu}"'}}]
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}

@@ -101,6 +101,15 @@ def burst(namespace: str, count: int, which: str) -> Round:
     return Round(placed / (ended - began), cpu_ms, {name: number for name, number in per_pod.items() if number >= 0.05})
 
 
+def rate_of(which: str, count: int) -> float:
+    """Starts this scheduler. Returns how many pods it places in a second, from the first to the last of `count` that wait."""
+    scheduler = SCHEDULERS[which]
+    scheduler.start()
+    began, before = until("first pod", 60, lambda: scheduler.check() or _begun())
+    ended, after = until("all pods", 300, lambda: _reached(count), every=0.05)
+    return (after - before) / (ended - began)
+
+
 def start_extender() -> None:
     EXTENDER.start()
     until("extender", 60, lambda: EXTENDER.check() or answers("http://127.0.0.1:9401/readyz"))

@@ -2,17 +2,10 @@
 
 from lib import claims, product
 from lib.claims import claim, pod
-from lib.cluster import Skipped
 from lib.devices import CONTEXT_BYTES, GPUS
-from lib.settings import KUBERNETES
 
 SECONDS = 600
 MIB = 1 << 20
-
-
-def need_consumable_capacity() -> None:
-    if tuple(map(int, KUBERNETES.split(".")[:2])) < (1, 36):
-        raise Skipped(f"Kubernetes {KUBERNETES} has no consumable capacity of devices, which is on from 1.36 on")
 
 
 def have_shares(cluster, ns: str, asked: dict[str, float], gpu: str, when: str) -> None:
@@ -31,7 +24,7 @@ def client(cluster, ns: str, name: str) -> dict:
 
 
 def test_claims_of_a_gpu_get_their_shares_and_exact_memory_also_after_restarts(cluster):
-    need_consumable_capacity()
+    claims.need_consumable_capacity()
     asked = {"three": 0.3, "seven": 0.7}
     with claims.installed(), cluster.namespace() as ns:
         cluster.create(ns, claim("three", 300, "2Gi", GPUS[1], limit="0.9"), claim("seven", 700, "1177Mi", GPUS[1], priority="high"))
@@ -84,7 +77,7 @@ def waits(cluster, ns: str, name: str, part: str) -> bool:
 
 
 def test_claim_gets_what_it_asks_for_and_no_more(cluster):
-    need_consumable_capacity()
+    claims.need_consumable_capacity()
     with claims.installed():
         with cluster.namespace() as ns:
             memory_is_the_limit_to_the_byte(cluster, ns)

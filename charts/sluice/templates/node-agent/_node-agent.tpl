@@ -47,6 +47,9 @@ nodeAffinity:
 {{- if .Values.dra.enabled }}
 - --dra
 {{- include "sluice.flag" (list "kubelet-folder" $own.hostPaths.kubelet) }}
+{{- if not (kindIs "invalid" .Values.webhook.sandboxRuntimeClasses) }}
+- {{ printf "--sandbox-runtime-classes=%s" (join "," .Values.webhook.sandboxRuntimeClasses) | quote }}
+{{- end }}
 {{- end }}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "injection" .Values.injection) }}

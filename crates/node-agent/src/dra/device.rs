@@ -6,14 +6,20 @@ use k8s_openapi::api::resource::v1::{
     CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceAttribute, DeviceCapacity, DeviceTaint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::inventory::{Gpu, NodeInventory};
-use sluice_placement::share_config::{MEMORY, MILLI, SEATS};
+use sluice_placement::share_config::{CRITICAL, MEMORY, MILLI, SEATS};
 
 use crate::prepared_claims::DRIVER;
 
 /// Key of the taint of an unhealthy GPU, below the driver's name.
 const UNHEALTHY: &str = "unhealthy";
+/// Key of the taint of a GPU on which no program can work.
+const LOST: &str = "lost";
+
+/// The GPUs whose pods are to be evicted, by UUID, and since when.
+pub(super) type LostSince = BTreeMap<String, Time>;
 const MIB: u64 = 1 << 20;
 /// Longest string of an attribute, bytes (`DeviceAttributeMaxValueLength`).
 const LONGEST_STRING: usize = 64;
@@ -24,14 +30,18 @@ pub(super) fn device_name(uuid: &str) -> String {
 }
 
 /// One device for each GPU. `pcie_roots`: the PCIe root of each GPU that has a known one, by UUID.
-pub(super) fn devices(inventory: &NodeInventory, pcie_roots: &BTreeMap<String, String>) -> Vec<Device> {
+pub(super) fn devices(
+    inventory: &NodeInventory,
+    pcie_roots: &BTreeMap<String, String>,
+    lost: &LostSince,
+) -> Vec<Device> {
     let domains = nvlink_domains(inventory);
     let device = |gpu: &Gpu| Device {
         name: device_name(&gpu.uuid),
         allow_multiple_allocations: Some(true),
         attributes: Some(attributes(gpu, domains.get(&gpu.uuid), pcie_roots.get(&gpu.uuid))),
         capacity: Some(capacities(gpu, inventory.seats_per_gpu)),
-        taints: (!gpu.healthy).then(|| vec![unhealthy()]),
+        taints: taints(gpu, lost.get(&gpu.uuid)),
         ..Device::default()
     };
     inventory.gpus.iter().map(device).collect()
@@ -72,21 +82,34 @@ fn capacities(gpu: &Gpu, seats: u32) -> BTreeMap<String, DeviceCapacity> {
         valid_range: None,
         valid_values: Some(vec![quantity(1)]),
     };
+    let none_or_one = CapacityRequestPolicy {
+        default: Some(quantity(0)),
+        valid_range: None,
+        valid_values: Some(vec![quantity(0), quantity(1)]),
+    };
     let of = |value, policy| DeviceCapacity { value, request_policy: Some(policy) };
     BTreeMap::from([
         (MILLI.to_owned(), of(quantity(WHOLE_MILLI), range(quantity(0), quantity(WHOLE_MILLI), quantity(1)))),
         (MEMORY.to_owned(), of(mebibytes(memory), range(mebibytes(1), mebibytes(memory), mebibytes(1)))),
         (SEATS.to_owned(), of(quantity(seats.into()), one)),
+        (CRITICAL.to_owned(), of(quantity(1), none_or_one)),
     ])
 }
 
-/// No new claim gets the GPU; pods on it stay. The reason is in the node's events, because a taint's value is a label.
-fn unhealthy() -> DeviceTaint {
-    DeviceTaint {
-        effect: "NoSchedule".to_owned(),
-        key: format!("{DRIVER}/{UNHEALTHY}"),
+/// An unhealthy GPU gets no new claim, and pods on it stay. Kubernetes evicts the pods of a lost one, each after the `tolerationSeconds` of
+/// its claim. The reasons are in events, because a taint's value is a label.
+fn taints(gpu: &Gpu, lost_since: Option<&Time>) -> Option<Vec<DeviceTaint>> {
+    let taint = |key: &str, effect: &str, time_added| DeviceTaint {
+        effect: effect.to_owned(),
+        key: format!("{DRIVER}/{key}"),
+        time_added,
         ..DeviceTaint::default()
-    }
+    };
+    let unhealthy = (!gpu.healthy).then(|| taint(UNHEALTHY, "NoSchedule", None));
+    // The API server would set the present time whenever the slice is written, and the toleration would begin anew.
+    let lost = lost_since.map(|since| taint(LOST, "NoExecute", Some(since.clone())));
+    let all: Vec<_> = unhealthy.into_iter().chain(lost).collect();
+    (!all.is_empty()).then_some(all)
 }
 
 /// The smallest UUID among the GPUs that reach each other by NVLinks, for each GPU that reaches another.

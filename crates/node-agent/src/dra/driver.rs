@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Api, Client};
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::sandboxes::SandboxRuntimeClasses;
 use sluice_proto::dra::dra_plugin_server::DraPlugin;
 use sluice_proto::dra::{
     Claim, Device, NodePrepareResourceResponse, NodePrepareResourcesRequest, NodePrepareResourcesResponse,
@@ -20,7 +21,7 @@ use super::device::device_name;
 use super::{claim, library_device};
 use crate::nri::CdiFolders;
 use crate::pods::assign::assign;
-use crate::pods::{AssignmentsWatch, PodsWatch};
+use crate::pods::{AssignmentsWatch, Pods, PodsWatch};
 use crate::prepared_claims::{GpuShare, PreparedClaim, PreparedClaims};
 
 /// Kubelet waits 45 s for an answer, and asks again after an error.
@@ -40,6 +41,8 @@ pub(crate) struct Inputs {
     pub(crate) checkpoint: Checkpoint,
     /// The prepared claims, as far as the checkpoint has them.
     pub(crate) prepared: watch::Sender<Arc<PreparedClaims>>,
+    /// RuntimeClasses whose pods get no share.
+    pub(crate) sandboxes: SandboxRuntimeClasses,
 }
 
 /// The driver. One claim is prepared at a time, so that two cannot be promised the same share.
@@ -107,10 +110,20 @@ impl ClaimDriver {
         claim::read(&found, &self.inputs.node, &inventory).map_err(|mistakes| mistakes.to_string())
     }
 
-    /// Whether the managers can keep the promise beside all others of the node.
+    /// Whether the pod is one to be limited, and the managers can keep the promise beside all others of the node.
     async fn check(&self, prepared: &PreparedClaim, all: &PreparedClaims) -> Result<(), String> {
         let mut pods = self.inputs.pods.clone();
-        let listed = pods.wait_for(Option::is_some).await.map_err(|why| why.to_string())?.clone();
+        // Kubelet may know the pod a moment earlier.
+        let is_listed =
+            |pods: &Option<Arc<Pods>>| pods.as_ref().is_some_and(|pods| pods.contains_key(&prepared.pod_uid));
+        let listed = pods.wait_for(is_listed).await.map_err(|why| why.to_string())?.clone();
+        let class = listed
+            .iter()
+            .filter_map(|pods| pods.get(&prepared.pod_uid))
+            .find_map(|pod| pod.runtime_class.clone());
+        if let Some(mistake) = self.inputs.sandboxes.mistake(class.as_deref()) {
+            return Err(mistake.to_string());
+        }
         let before = self.inputs.assignments.borrow().clone().unwrap_or_default();
         let inventory = self.inputs.inventory.borrow().clone();
         let after = assign(&listed.unwrap_or_default(), all, &inventory, &before);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourcePool, ResourceSlice, ResourceSliceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::device::devices;
+use super::device::{LostSince, devices};
+use crate::lost_gpus::LostGpus;
 use crate::node::events::{EventQueue, Reason, about_node};
 use crate::prepared_claims::DRIVER;
 use crate::watch_backoff::WatchBackoff;
@@ -51,6 +52,7 @@ pub(crate) async fn publish(
     client: Client,
     node: String,
     mut inventory: watch::Receiver<NodeInventory>,
+    mut lost: watch::Receiver<LostGpus>,
     events: EventQueue,
 ) {
     let slices = Api::<ResourceSlice>::all(client.clone());
@@ -64,10 +66,12 @@ pub(crate) async fn publish(
     let mut last_failure = None;
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut not_before = Instant::now();
+    let mut lost_since = LostSince::new();
     loop {
+        follow_losses(&mut lost_since, &lost.borrow_and_update(), jiff::Timestamp::now());
         let wanted = {
             let gpus = inventory.borrow_and_update();
-            devices(&gpus, &pcie_roots(&gpus, Path::new(PCI_DEVICES)))
+            devices(&gpus, &pcie_roots(&gpus, Path::new(PCI_DEVICES)), &lost_since)
         };
         let differs = published.as_ref() != Some(&wanted);
         tokio::select! {
@@ -83,6 +87,7 @@ pub(crate) async fn publish(
                 None => return,
             },
             changed = inventory.changed() => if changed.is_err() { return },
+            Ok(()) = lost.changed() => {}
             () = tokio::time::sleep_until(not_before), if is_listed && differs => {
                 match write(&client, &slices, &node, wanted.clone()).await {
                     Ok(()) => {
@@ -129,6 +134,15 @@ async fn write(
             slices.delete(&name, &DeleteParams::default()).await.map_err(failed)?;
             Err(NotPublished::Dropped(field))
         }
+    }
+}
+
+/// Notes since when each GPU is lost for longer than the grace period, and forgets those that are back.
+fn follow_losses(since: &mut LostSince, lost: &LostGpus, now: jiff::Timestamp) {
+    let is_overdue = |gpu: &String| lost.get(gpu).is_some_and(|lost| lost.is_overdue);
+    since.retain(|gpu, _| is_overdue(gpu));
+    for gpu in lost.keys().filter(|gpu| is_overdue(gpu)) {
+        since.entry(gpu.clone()).or_insert(Time(now));
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::driver::{ClaimDriver, Inputs};
 use super::{library_device, resource_slice, server};
 use crate::device_plugin::Provision;
+use crate::lost_gpus::LostGpus;
 use crate::node::events::EventQueue;
 
 /// Where the driver is found, and what containers get.
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
     /// The folder for the CDI specification of the library.
     pub(crate) cdi_folder: PathBuf,
     pub(crate) provision: Provision,
+    /// The GPUs whose devices are tainted for eviction, once they are overdue.
+    pub(crate) lost: watch::Receiver<LostGpus>,
 }
 
 /// Publishes the devices and serves kubelet until `stop`. `registered` tells readiness whether kubelet has accepted the driver.
@@ -40,6 +43,6 @@ pub(crate) async fn run(
     tokio::select! {
         ended = server::serve(Arc::clone(&driver), &settings.kubelet_folder, registered, stop) => ended,
         () = driver.drop_stale() => Ok(()),
-        () = resource_slice::publish(client, node, inventory, events) => bail!("the GPU inventory ended"),
+        () = resource_slice::publish(client, node, inventory, settings.lost, events) => bail!("the GPU inventory ended"),
     }
 }

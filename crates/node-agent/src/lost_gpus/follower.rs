@@ -30,6 +30,8 @@ pub struct Inputs {
     pub assignments: AssignmentsWatch,
     /// The pods.
     pub pods: PodsWatch,
+    /// Kubernetes evicts the pods of the GPUs that the inventory contains, by the taints of their devices.
+    pub has_device_taints: bool,
 }
 
 /// Where losses are published.
@@ -75,6 +77,10 @@ pub async fn follow(node: String, flags: Flags, mut inputs: Inputs, outputs: Out
         };
         outputs.taint.send_if_modified(|last| replace_if_new(last, taint));
         if flags.policy == LostGpuPolicy::Evict {
+            let is_ours =
+                |gpu: &str| !inputs.has_device_taints || inputs.inventory.borrow().gpu(gpu).is_none();
+            let lost = lost.iter().filter(|(gpu, _)| is_ours(gpu));
+            let lost = lost.map(|(gpu, lost)| (gpu.clone(), lost.clone())).collect();
             evict(&lost, &inputs.pods, &mut evicting, &outputs.evictions);
         }
         outputs.lost.send_if_modified(|last| replace_if_new(last, lost));

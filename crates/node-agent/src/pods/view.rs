@@ -28,6 +28,8 @@ pub struct PodView {
     pub container: String,
     /// Number of containers with the GPU that run as long as the pod. Each has device slots of its own.
     pub long_running: u32,
+    /// The RuntimeClass that it names.
+    pub runtime_class: Option<String>,
     /// Names of its containers by the runtime's id.
     pub container_names: BTreeMap<String, String>,
 }
@@ -55,6 +57,7 @@ impl PodView {
             annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
             container: pod.spec.as_ref().and_then(main_container).unwrap_or_default(),
             long_running: pod.spec.as_ref().map_or(0, long_running),
+            runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
             container_names: status.map(container_names).unwrap_or_default(),
         })
     }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::dra::{self, Checkpoint};
 use crate::injection_proof::{self, Proof};
+use crate::lost_gpus::LostGpus;
 use crate::node::events::EventQueue;
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::{AssignmentsWatch, PodsWatch};
@@ -23,6 +24,7 @@ pub(super) struct Parts {
     pub(super) node: String,
     pub(super) provision: Provision,
     pub(super) gpus: watch::Receiver<NodeInventory>,
+    pub(super) lost: watch::Receiver<LostGpus>,
     pub(super) pods: PodsWatch,
     pub(super) assignments: AssignmentsWatch,
     pub(super) event_queue: EventQueue,
@@ -47,6 +49,8 @@ pub(super) fn start_claims(
         kubelet_folder: config.host.kubelet_folder.clone(),
         cdi_folder: folders.0.last().cloned().unwrap_or_default(),
         provision: parts.provision,
+        // A channel without losses: no device is tainted for eviction.
+        lost: if config.evicts_by_device_taint() { parts.lost } else { watch::channel(LostGpus::new()).1 },
     };
     let inputs = dra::Inputs {
         client: parts.client,
@@ -57,6 +61,7 @@ pub(super) fn start_claims(
         cdi: folders,
         checkpoint: Checkpoint::in_folder(&config.host.state_folder),
         prepared,
+        sandboxes: config.sandboxes.clone(),
     };
     let stop = tasks.stop.clone();
     tasks.spawn_graceful("claims", async move {

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use sluice_placement::sandboxes;
+
 use super::certificates::rotation::Policy;
 use super::plan::Settings;
-use super::sandboxes;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;

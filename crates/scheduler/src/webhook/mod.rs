@@ -20,7 +20,6 @@ mod plan;
 mod platform;
 mod pod_request;
 mod review;
-mod sandboxes;
 mod serve;
 mod sidecars;
 mod status;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
 use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::sandboxes::{self, SandboxRuntimeClasses};
 
 use super::amounts::{self, ContainerAmounts};
 use super::choice::{self, Choice};
@@ -17,7 +18,6 @@ use super::node_selection;
 use super::patch::{self, Operation};
 use super::platform;
 use super::pod_request::read_pod_request;
-use super::sandboxes::{self, SandboxRuntimeClasses};
 
 /// The scheduler of pods that name none.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";

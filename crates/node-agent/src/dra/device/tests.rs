@@ -15,7 +15,7 @@ fn attribute(device: &Device, name: &str) -> Option<String> {
 fn device_has_the_gpus_name_attributes_and_no_taint() {
     let gpu = Gpu { numa: Some(1), uuid: "GPU-AB".into(), pci: "0000:18:00.0".into(), ..fake::gpu(0) };
     let roots = BTreeMap::from([("GPU-AB".to_owned(), "pci0000:17".to_owned())]);
-    let [device] = devices(&inventory(vec![gpu]), &roots).try_into().unwrap();
+    let [device] = devices(&inventory(vec![gpu]), &roots, &LostSince::new()).try_into().unwrap();
     assert_eq!((device.name.as_str(), device.allow_multiple_allocations), ("gpu-ab", Some(true)));
     for (name, value) in [
         ("model", "Fake GPU"),
@@ -33,7 +33,7 @@ fn device_has_the_gpus_name_attributes_and_no_taint() {
 #[test]
 fn capacities_are_a_thousand_thousandths_whole_mebibytes_and_seats() {
     let gpu = Gpu { memory_bytes: (10 << 30) + 12345, ..fake::gpu(0) };
-    let [device] = devices(&inventory(vec![gpu]), &BTreeMap::new()).try_into().unwrap();
+    let [device] = devices(&inventory(vec![gpu]), &BTreeMap::new(), &LostSince::new()).try_into().unwrap();
     let capacity = device.capacity.unwrap();
     let value = |name: &str| parse_quantity(&capacity[name].value.0);
     assert_eq!((value("milli"), value("memory"), value("seats")), (Some(1000), Some(10 << 30), Some(10)));
@@ -47,6 +47,9 @@ fn capacities_are_a_thousand_thousandths_whole_mebibytes_and_seats() {
         // `validateRequestPolicyRange` of Kubernetes: the maximum is a whole number of steps above the minimum.
         assert_eq!((value(name).unwrap() - min) % step, 0, "{name}");
     }
+    // One claim that asks for it keeps all others out that do, and claims that do not ask are not concerned.
+    let critical = capacity["critical"].request_policy.as_ref().unwrap();
+    assert_eq!((value("critical"), critical.default.as_ref()), (Some(1), Some(&Quantity("0".into()))));
     let seats = capacity["seats"].request_policy.as_ref().unwrap();
     assert_eq!(seats.valid_values.as_deref(), Some([Quantity("1".into())].as_slice()));
 }
@@ -55,13 +58,29 @@ fn capacities_are_a_thousand_thousandths_whole_mebibytes_and_seats() {
 fn unhealthy_gpu_is_tainted_until_it_is_healthy_again() {
     let mut gpus = inventory(vec![fake::gpu(0), Gpu { healthy: false, ..fake::gpu(1) }]);
     let tainted = |gpus: &NodeInventory| -> Vec<bool> {
-        devices(gpus, &BTreeMap::new()).iter().map(|device| device.taints.is_some()).collect()
+        devices(gpus, &BTreeMap::new(), &LostSince::new())
+            .iter()
+            .map(|device| device.taints.is_some())
+            .collect()
     };
     assert_eq!(tainted(&gpus), [false, true]);
-    let taint = devices(&gpus, &BTreeMap::new())[1].taints.as_ref().unwrap()[0].clone();
+    let taint = devices(&gpus, &BTreeMap::new(), &LostSince::new())[1].taints.as_ref().unwrap()[0].clone();
     assert_eq!((taint.key.as_str(), taint.effect.as_str()), ("gpu.sluice.dev/unhealthy", "NoSchedule"));
     gpus.gpus[1].healthy = true;
     assert_eq!(tainted(&gpus), [false, false]);
+}
+
+#[test]
+fn lost_gpu_has_a_taint_that_evicts_since_the_time_of_its_loss() {
+    let gpus = inventory(vec![fake::gpu(0), Gpu { healthy: false, ..fake::gpu(1) }]);
+    let since = Time("2026-11-29T20:00:00Z".parse().unwrap());
+    let lost = LostSince::from([(fake::gpu(1).uuid, since.clone())]);
+    let [good, bad] = devices(&gpus, &BTreeMap::new(), &lost).try_into().unwrap();
+    assert_eq!(good.taints, None);
+    let effects: Vec<_> =
+        bad.taints.unwrap().into_iter().map(|taint| (taint.key, taint.effect, taint.time_added)).collect();
+    let wanted = |key: &str, effect: &str, time| (format!("gpu.sluice.dev/{key}"), effect.to_owned(), time);
+    assert_eq!(effects, [wanted("unhealthy", "NoSchedule", None), wanted("lost", "NoExecute", Some(since))]);
 }
 
 #[test]
@@ -89,6 +108,6 @@ fn gpus_that_reach_each_other_by_links_are_one_domain() {
 #[test]
 fn long_model_is_cut_at_a_character() {
     let gpu = Gpu { model: format!("{}é", "x".repeat(63)), ..fake::gpu(0) };
-    let [device] = devices(&inventory(vec![gpu]), &BTreeMap::new()).try_into().unwrap();
+    let [device] = devices(&inventory(vec![gpu]), &BTreeMap::new(), &LostSince::new()).try_into().unwrap();
     assert_eq!(attribute(&device, "model"), Some("x".repeat(63)));
 }

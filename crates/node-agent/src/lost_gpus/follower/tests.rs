@@ -30,6 +30,10 @@ struct Node {
 
 impl Node {
     fn with(words: &[&str]) -> Self {
+        Self::with_taints(words, false)
+    }
+
+    fn with_taints(words: &[&str], has_device_taints: bool) -> Self {
         let flags = Program::parse_from([&["agent"], words].concat()).flags;
         let (found, found_seen) = watch::channel(BTreeMap::new());
         let (inventory, inventory_seen) = watch::channel(NodeInventory::new(1, vec![gpu(0), gpu(1)]));
@@ -50,6 +54,7 @@ impl Node {
             skipped: skipped_seen,
             assignments: assignments_seen,
             pods: pods_seen,
+            has_device_taints,
         };
         let outputs = Outputs {
             lost: watch::Sender::default(),
@@ -94,6 +99,18 @@ async fn pods_of_the_lost_gpu_alone_are_evicted_when_the_grace_period_has_ended(
     eviction.cause_ended.cancelled().await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == WantedTaint::Absent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_gpu_with_a_device_taint_are_left_to_kubernetes() {
+    let mut node = Node::with_taints(&[EVICT], true);
+    node.lose(&[1]);
+    assert_eq!(node.events.recv().await.unwrap().reason, Reason::GpuLost);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(node.evictions.try_recv().is_err());
+    // A GPU that the driver does not list any more has no device.
+    node.inventory.send_modify(|inventory| inventory.gpus.truncate(1));
+    assert_eq!(node.evictions.recv().await.unwrap().pod.uid, "pod-1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::api::{Kind, NODE, Seen};
-use super::node::{Agent, Node, last_set, names, of_reason, soon, uuid};
+use super::node::{Agent, Node, last_set, names, of_reason, pod, soon, uuid};
 use crate::support::claims::{Driver, get_info_as_kubelet, uid};
 use crate::support::kubelet::Kubelet;
 
@@ -27,6 +27,12 @@ fn claim(name: &str, gpu: u32, milli: u32, config: Value) -> Value {
             "reservedFor": [{"resource": "pods", "name": format!("{name}-pod"), "uid": format!("uid-{name}-pod")}],
         },
     })
+}
+
+/// The claim and its pod.
+fn put(node: &Node, name: &str, gpu: u32, milli: u32, config: Value) {
+    node.api.put(Kind::Pods, pod(&format!("{name}-pod"), &[]));
+    node.api.put(Kind::Claims, claim(name, gpu, milli, config));
 }
 
 async fn start(node: &Node) -> (Agent, Driver) {
@@ -52,7 +58,7 @@ async fn claim_becomes_a_client_with_exact_limits_and_survives_restarts_of_kubel
     let (agent, mut driver) = start(&node).await;
     assert_eq!((driver.info.r#type.as_str(), driver.info.name.as_str()), ("DRAPlugin", "gpu.sluice.dev"));
     assert_eq!(driver.info.supported_versions, ["v1.DRAPlugin"]);
-    node.api.put(Kind::Claims, claim("third", 1, 300, json!({"limit": "0.8", "priority": "high"})));
+    put(&node, "third", 1, 300, json!({"limit": "0.8", "priority": "high"}));
 
     let given = driver.prepare("third").await.unwrap();
     let [device] = given.as_slice() else { panic!("{given:?}") };
@@ -113,7 +119,7 @@ async fn claims_beyond_a_gpu_and_claims_with_mistakes_are_refused_with_the_reaso
     node.write_cdi(&[uuid(0)]);
     let (agent, mut driver) = start(&node).await;
     for (name, milli) in [("a", 700), ("b", 300), ("c", 1)] {
-        node.api.put(Kind::Claims, claim(name, 0, milli, json!({})));
+        put(&node, name, 0, milli, json!({}));
     }
     driver.prepare("a").await.unwrap();
     driver.prepare("b").await.unwrap();
@@ -123,7 +129,7 @@ async fn claims_beyond_a_gpu_and_claims_with_mistakes_are_refused_with_the_reaso
     driver.unprepare("b").await;
     driver.prepare("c").await.unwrap();
 
-    node.api.put(Kind::Claims, claim("wrong", 0, 300, json!({"limit": "0.1", "prio": "high"})));
+    put(&node, "wrong", 0, 300, json!({"limit": "0.1", "prio": "high"}));
     let why = driver.prepare("wrong").await.unwrap_err();
     assert!(
         why.contains("config.prio: no such key") && why.contains("config.limit: \"0.1\" is not allowed"),
@@ -135,10 +141,26 @@ async fn claims_beyond_a_gpu_and_claims_with_mistakes_are_refused_with_the_reaso
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_of_a_pod_in_a_sandbox_is_refused_because_no_manager_would_see_its_processes() {
+    let node = Node::with_gpus(1).await;
+    node.write_cdi(&[uuid(0)]);
+    let (agent, mut driver) = start(&node).await;
+    put(&node, "a", 0, 300, json!({}));
+    let mut sandboxed = pod("a-pod", &[]);
+    sandboxed["spec"]["runtimeClassName"] = json!("kata-qemu");
+    node.api.put(Kind::Pods, sandboxed);
+    let why = driver.prepare("a").await.unwrap_err();
+    assert!(why.contains("spec.runtimeClassName: \"kata-qemu\" is not allowed"), "{why}");
+    node.managers_serve().await;
+    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gpu_without_a_cdi_device_is_refused_and_no_client_remains() {
     let node = Node::with_gpus(1).await;
     let (agent, mut driver) = start(&node).await;
-    node.api.put(Kind::Claims, claim("a", 0, 300, json!({})));
+    put(&node, "a", 0, 300, json!({}));
     let why = driver.prepare("a").await.unwrap_err();
     assert!(why.contains("no CDI specification in") && why.contains(&uuid(0)), "{why}");
     node.managers_serve().await;

@@ -3,14 +3,14 @@
 //! The host does not see a sandbox's processes, so a pod-manager cannot identify them, and the sockets of the host are not
 //! reachable from inside by default. Such a pod would get a GPU without limits.
 
-use sluice_placement::annotations::Mistake;
+use crate::annotations::Mistake;
 
 /// The usual names of gVisor's and Kata's classes.
-pub(super) const DEFAULT: &str = "gvisor,runsc,kata,kata-*";
+pub const DEFAULT: &str = "gvisor,runsc,kata,kata-*";
 
 /// Names of RuntimeClasses; a `*` at the end stands for any rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SandboxRuntimeClasses(Vec<String>);
+pub struct SandboxRuntimeClasses(Vec<String>);
 
 /// A comma-separated list; it may be empty.
 impl From<&str> for SandboxRuntimeClasses {
@@ -22,7 +22,8 @@ impl From<&str> for SandboxRuntimeClasses {
 
 impl SandboxRuntimeClasses {
     /// The mistake of a pod that names one of these classes.
-    pub(super) fn mistake(&self, class: Option<&str>) -> Option<Mistake> {
+    #[must_use]
+    pub fn mistake(&self, class: Option<&str>) -> Option<Mistake> {
         let class = class?;
         let is_it = |name: &String| match name.strip_suffix('*') {
             Some(start) => class.starts_with(start),
