@@ -42,6 +42,20 @@ class Claims(unittest.TestCase):
         for component in ("scheduler", "webhook", "kubectl"):
             self.assertEqual(rules(objects, component), rules(before, component))
 
+    def test_translation_gives_the_extender_the_right_to_create_templates_in_the_listed_namespaces_only(self):
+        listed = "dra.translateIn={team-a,team-b}"
+        with self.assertRaises(Failed) as refusal:
+            render(listed)
+        self.assertIn("expected dra.enabled=true beside it", str(refusal.exception))
+        objects = rendered(ON, listed)
+        roles = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"] == "sluice-scheduler-claim-templates"]
+        self.assertEqual({one["metadata"]["namespace"] for one in roles}, {"team-a", "team-b"})
+        for role in roles:
+            self.assertEqual(role["rules"], [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaimtemplates"], "verbs": ["create"]}])
+        self.assertIn("--claims-in=team-a,team-b", workloads(objects)["sluice-webhook"]["containers"][0]["args"])
+        extender = [one for one in workloads(objects)["sluice-scheduler"]["containers"] if "--claims-in=team-a,team-b" in one.get("args", [])]
+        self.assertEqual(len(extender), 1)
+
     def test_agent_gets_kubelets_folders_by_the_same_path_and_writes_only_the_last_cdi_folder(self):
         for values, folder in (((), "/var/lib/kubelet"), (("nodeAgent.hostPaths.kubelet=/data/kubelet",), "/data/kubelet")):
             for injection in ("runtime", "auto", "nri"):

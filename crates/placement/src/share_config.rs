@@ -61,6 +61,19 @@ pub fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTreeMap<S
     found
 }
 
+/// The configuration with what these annotations say; `None` if that is nothing.
+pub fn parameters(annotations: &BTreeMap<String, String>) -> Option<Value> {
+    let stated = KEYS
+        .iter()
+        .filter_map(|(field, key)| Some(((*field).to_owned(), annotations.get(*key)?.as_str().into())));
+    let stated: serde_json::Map<String, Value> = stated.collect();
+    (!stated.is_empty()).then(|| {
+        let head = [("apiVersion", API_VERSION), ("kind", KIND)]
+            .map(|(field, value)| (field.to_owned(), value.into()));
+        head.into_iter().chain(stated).collect::<serde_json::Map<_, _>>().into()
+    })
+}
+
 /// A mistake that the parser of the annotations reports, in the words of a claim.
 pub fn in_words_of_claims(mistake: &str) -> String {
     mistake.replace(keys::QUOTA, "the capacity milli").replace(keys::PREFIX, "config.")

@@ -10,9 +10,12 @@
 //! * [`extender`]: the HTTP extender beside a stock kube-scheduler. Its decisions are those of `sluice-placement`.
 //! * [`webhook`]: completes and validates pods. It also renews its own certificate.
 //!
+//! * `translated`: pods whose annotations the webhook replaces by a claim (DRA), and whose template the extender creates.
+//!
 //! Both are started by the `sluice` binary: `extender::run` and `webhook::run` serve until their token is cancelled.
 //! Neither depends on the share ledger.
 #![forbid(unsafe_code)]
 
 pub mod extender;
+mod translated;
 pub mod webhook;

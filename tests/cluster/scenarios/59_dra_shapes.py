@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 
-from lib import claims, devices, product
+from lib import api, claims, devices, images, product
 from lib.claims import claim, pod
 from lib.devices import GPUS
 from lib.gangs import clients_of_gpus
 from lib.processes import running
-from lib.settings import BIN, CONTAINERD, environment
+from lib.settings import BIN, CONTAINERD, REPOSITORY, environment
 
 SECONDS = 600
 # Each device of the simulated driver names its own socket only. NVIDIA's driver finds the devices that are there.
@@ -67,10 +67,10 @@ def two_containers_with_one_claim_and_with_two(cluster, ns: str) -> None:
     cluster.create(ns, claim("shared", 300, "2Gi", GPUS[0]), containers(ns, "one", {"a": "shared", "b": "shared"}))
     cluster.create(ns, claim("first", 200, "1Gi", GPUS[0]), claim("second", 400, "3Gi", GPUS[1]), containers(ns, "two", {"a": "first", "b": "second"}))
     product.all_running(ns, 120)
-    cluster.until("both containers of one", 60, lambda: clients_of_gpus(ns, "one").get(GPUS[0], {}).get("processes") == 2)
+    cluster.until("both containers of one", 60, lambda: len(clients_of_gpus(ns, "one").get(GPUS[0], {}).get("processes", [])) == 2)
     # Both containers are one client, with what the claim has.
     assert {gpu: (row["quota_ppm"], row["memory_bytes"]) for gpu, row in clients_of_gpus(ns, "one").items()} == {GPUS[0]: (300_000, 2 << 30)}
-    cluster.until("a process on each GPU of two", 60, lambda: [row["processes"] for row in clients_of_gpus(ns, "two").values()] == [1, 1])
+    cluster.until("a process on each GPU of two", 60, lambda: [len(row["processes"]) for row in clients_of_gpus(ns, "two").values()] == [1, 1])
     assert {gpu: (row["quota_ppm"], row["memory_bytes"]) for gpu, row in clients_of_gpus(ns, "two").items()} == {
         GPUS[0]: (200_000, 1 << 30), GPUS[1]: (400_000, 3 << 30)
     }
@@ -172,6 +172,55 @@ def test_managers_and_the_node_start_again(cluster):
         shares(cluster, ns, asked, "node_started_again")
 
 
+def test_upgrade_and_rollback_leave_pods_with_claims_alone(cluster):
+    claims.need_consumable_capacity()
+    asked = {"three": 300, "seven": 700}
+    with claims.installed(), cluster.namespace() as ns:
+        cluster.create(ns, *(claim(name, milli, "1Gi", GPUS[1], limit="1") for name, milli in asked.items()), *(pod(ns, name) for name in asked))
+        product.all_running(ns, 120)
+        have_clients(cluster, ns, asked)
+        before = identities(ns)
+        for when, tag in (("upgraded", images.PRODUCT_NEXT.rpartition(":")[2]), ("rolled_back", "test")):
+            old = product.agent()["metadata"]["uid"]
+            product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.VALUES, {"dra": {"enabled": True}, "image": {"tag": tag}}))
+            cluster.until("another agent", 90, lambda: [one for one in product.pods_of("node-agent") if one["metadata"]["uid"] != old])
+            have_clients(cluster, ns, asked)
+            cluster.until("the devices", 60, lambda: len(claims.published()) == len(GPUS))
+            assert identities(ns) == before
+            shares(cluster, ns, asked, when)
+            # A claim of each version beside the older ones.
+            cluster.create(ns, claim(when, 0, "64Mi", GPUS[1]), pod(ns, when, "load", "be", "--idle-after", "0", "--seconds", "100000"))
+            cluster.wait(f"pod/{when}", "condition=Ready", ns, seconds=90)
+            cluster.delete("pod", when, ns)
+        assert identities(ns) == before
+
+
+def test_annotated_pods_of_a_listed_namespace_get_a_generated_claim(cluster):
+    claims.need_consumable_capacity()
+    with cluster.namespace() as ns, cluster.namespace() as other, claims.installed(dra={"translateIn": [ns]}):
+        idle = ["load", "be", "--idle-after", "0", "--seconds", "100000"]
+        made = [product.tenant(name, *idle, quota=0.3, memory="2Gi", limit=0.8, gpu_uuid=GPUS[1]) for name in ("a", "b")]
+        made.append(product.tenant("critical", *idle, quota=0.1, memory="1Gi", priority="latency-critical", slo="5ms", gpu_uuid=GPUS[1]))
+        product.create(ns, *made)
+        product.all_running(ns, 120)
+        cluster.until("the clients", 60, lambda: set(product.clients_of(ns)) == {"a", "b", "critical"})
+        limits = {name: (one["gpu"], one["quota_ppm"], one["limit_ppm"], one["memory_bytes"], one["class"]) for name, one in product.clients_of(ns).items()}
+        of_both = (GPUS[1], 300_000, 800_000, 2 << 30, "best-effort")
+        assert limits == {"a": of_both, "b": of_both, "critical": (GPUS[1], 100_000, 1_000_000, 1 << 30, "latency-critical")}, limits
+        for one in product.pods(ns):
+            at = one["metadata"]
+            assert not [key for key in at["annotations"] if key.startswith("sluice.dev/")] and one["spec"]["schedulerName"] == "default-scheduler", one
+        # What no claim can ask for is refused, and a namespace that is not listed keeps its annotations.
+        message = claims.refusal(ns, product.tenant("wrong", *idle, quota=0.3))
+        assert "sluice.dev/memory is missing: a claim states its memory" in message, message
+        product.create(other, product.tenant("waits", *idle, quota=0.1, memory="64Mi"))
+        cluster.until("no slots", 60, lambda: any("Insufficient sluice.dev/gpu" in event["message"] for event in cluster.events(other, "waits")))
+        # Pods with equal annotations share a template, which goes with the pod that owns it. Claims go with their pods.
+        assert len(cluster.get("resourceclaimtemplates", namespace=ns)["items"]) == 2
+        cluster.kubectl("delete", "pods", "--all", "-n", ns, "--timeout=60s")
+        cluster.until("templates and claims are gone", 60, lambda: not cluster.get("resourceclaimtemplates,resourceclaims", namespace=ns)["items"])
+
+
 def have_clients(cluster, ns: str, asked: dict[str, int]) -> None:
     wanted = {name: (GPUS[1], milli * 1000, 1 << 30) for name, milli in asked.items()}
 
@@ -221,5 +270,12 @@ def reboot(cluster) -> None:
                 if not file.is_dir():
                     os.unlink(file.path)
     cluster.restart(cluster.containerd)
-    cluster.restart(cluster.kubelet)
+
+
+    def kubelet_answers() -> bool:
+        # It ends while containerd has not initialized its CRI, and systemd starts it again on a node.
+        cluster.kubelet.start()
+        return api.answers(f"/api/v1/nodes/{cluster.node}/proxy/healthz")
+
+    cluster.until("kubelet", 60, kubelet_answers, every=1)
     cluster.until("the node is ready", 90, lambda: "Ready" in cluster.kubectl("get", "nodes", "--no-headers").split())

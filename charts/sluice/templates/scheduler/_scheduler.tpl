@@ -92,6 +92,7 @@ sluice-scheduler
 {{- if $own.scaleUpPods }}
 - "--scale-up-pods"
 {{- end }}
+{{- include "sluice.claimsInFlag" . }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

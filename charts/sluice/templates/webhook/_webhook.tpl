@@ -22,6 +22,16 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "sluice.comp
 {{ int64 (.Values.webhook.metricsPort | default 9404) }}
 {{- end }}
 
+{{/* The namespaces whose annotated pods get claims, for webhook and extender. */}}
+{{- define "sluice.claimsInFlag" -}}
+{{- with .Values.dra.translateIn }}
+{{- if not $.Values.dra.enabled }}
+{{- fail (printf "dra.translateIn names %s, expected dra.enabled=true beside it: without it no node has claims" (join ", " .)) }}
+{{- end }}
+- {{ printf "--claims-in=%s" (join "," .) | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "sluice.webhookFlags" -}}
 {{- $own := .Values.webhook -}}
 {{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") -}}
@@ -41,6 +51,7 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "sluice.comp
 {{- if not (kindIs "invalid" $own.sandboxRuntimeClasses) }}
 - {{ printf "--sandbox-runtime-classes=%s" (join "," $own.sandboxRuntimeClasses) | quote }}
 {{- end }}
+{{- include "sluice.claimsInFlag" . }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -52,6 +52,9 @@ pub struct Arguments {
     /// namespace of the extender's pod. No scheduler binds them.
     #[arg(long)]
     pub scale_up_pods: bool,
+    /// Namespaces whose annotated pods the webhook gives a claim (DRA), comma-separated: their claim templates are created.
+    #[arg(long, value_name = "NAMESPACES", default_value = "")]
+    pub claims_in: String,
     /// GPUs with series of their own in /metrics; with more GPUs the series are per node.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub metrics_gpus: usize,

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::{Arguments, Lease};
 use super::events::{self, Writer};
 use super::extender::{Extender, Policy};
-use super::leadership::SettleTimes;
+use super::leadership::{LeadershipState, SettleTimes};
 use super::metrics::Metrics;
 use super::{budget_watch, http, lease, node_watch, pod_watch};
+use crate::translated::{ClaimNamespaces, keep_templates};
 use sluice_daemon::listener::listen;
 
 /// Scheduler name that stands for every pod of the cluster.
@@ -45,8 +46,14 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     let page = TcpListener::from_std(listen(arguments.metrics_listen)?)?;
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
-    tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
+    tokio::spawn(writer.write(client.clone(), arguments.scheduler_name.clone()));
     let mut background = spawn_background(&extender, election, namespace.clone());
+    let claims_in = ClaimNamespaces::from(arguments.claims_in.as_str());
+    if !claims_in.is_empty() {
+        let leader = extender.clone();
+        let is_leading = move || leader.leadership.state() == LeadershipState::Active;
+        background.push(tokio::spawn(keep_templates(client, claims_in, is_leading)));
+    }
     if arguments.scale_up_pods {
         let pod_name = own_pod_name(&arguments).context("--scale-up-pods needs --pod-name or POD_NAME")?;
         let extender = extender.clone();

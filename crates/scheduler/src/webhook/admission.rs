@@ -9,8 +9,9 @@ use sluice_placement::annotations::{Mistake, keys, kubeshare};
 use super::claims;
 use super::ephemeral_containers;
 use super::output_annotations;
-use super::plan::{Settings, plan};
+use super::plan::{Plan, Settings, plan};
 use super::review::{Decision, Operation, Request};
+use super::translation;
 
 /// The sub-resource by which `kubectl debug` adds containers to a running pod.
 const DEBUGGING: &str = "ephemeralcontainers";
@@ -56,11 +57,17 @@ pub(super) fn pod(object: &Value) -> Result<Pod, String> {
 fn completed(request: &Request, settings: &Settings) -> Result<Decision, String> {
     let mut pod = pod(&request.object)?;
     let removal = pod.metadata.annotations.as_mut().map(output_annotations::remove_from).unwrap_or_default();
-    let plan = plan(&pod, settings).map_err(|mistakes| mistakes.to_string())?;
+    let plan = plan_of(&pod, request, settings)?;
     if plan.is_none() && removal.patch.is_empty() {
         return Ok(Decision::NotOurs);
     }
     let plan = plan.unwrap_or_default();
+    if gets_claim(request, settings) {
+        return Ok(Decision::Admitted {
+            patch: removal.patch.into_iter().chain(plan.patch).collect(),
+            warnings: removal.warnings.into_iter().chain(plan.warnings).collect(),
+        });
+    }
     // The validating webhook returns the other warnings: it runs last and sees every container. It does not see which choice the user made,
     // and not what was removed.
     Ok(Decision::Admitted {
@@ -69,8 +76,17 @@ fn completed(request: &Request, settings: &Settings) -> Result<Decision, String>
     })
 }
 
+fn gets_claim(request: &Request, settings: &Settings) -> bool {
+    settings.claims_in.contains(request.namespace.as_deref().unwrap_or_default())
+}
+
+fn plan_of(pod: &Pod, request: &Request, settings: &Settings) -> Result<Option<Plan>, String> {
+    let plan = if gets_claim(request, settings) { translation::plan } else { plan };
+    plan(pod, settings).map_err(|mistakes| mistakes.to_string())
+}
+
 fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {
-    let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
+    let plan = plan_of(&pod(&request.object)?, request, settings)?;
     let Some(plan) = plan else {
         return Ok(Decision::NotOurs);
     };

@@ -68,6 +68,10 @@ pub struct Arguments {
     #[arg(long, value_name = "NAMES", default_value = sandboxes::DEFAULT)]
     pub(super) sandbox_runtime_classes: String,
 
+    /// Namespaces whose annotated pods get a claim (DRA) in place of GPUs of the extender, comma-separated.
+    #[arg(long, value_name = "NAMESPACES", default_value = "")]
+    pub(super) claims_in: String,
+
     /// How long requests are still answered after SIGTERM, until every API server has noticed it.
     #[arg(long, default_value_t = 5)]
     pub(super) shutdown_delay_seconds: u64,
@@ -77,6 +81,7 @@ impl Arguments {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             runtime_class: self.runtime_class.clone().filter(|class| !class.is_empty()),
+            claims_in: self.claims_in.as_str().into(),
             sandboxes: self.sandbox_runtime_classes.as_str().into(),
         }
     }

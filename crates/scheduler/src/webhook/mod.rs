@@ -25,6 +25,7 @@ mod sidecars;
 mod status;
 #[cfg(test)]
 mod tests;
+mod translation;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,6 +18,7 @@ use super::node_selection;
 use super::patch::{self, Operation};
 use super::platform;
 use super::pod_request::read_pod_request;
+use crate::translated::ClaimNamespaces;
 
 /// The scheduler of pods that name none.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -29,11 +30,17 @@ pub(super) struct Settings {
     pub(super) runtime_class: Option<String>,
     /// RuntimeClasses whose containers run in a sandbox with a kernel of its own.
     pub(super) sandboxes: SandboxRuntimeClasses,
+    /// Namespaces whose annotated pods get claims.
+    pub(super) claims_in: ClaimNamespaces,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { runtime_class: None, sandboxes: SandboxRuntimeClasses::from(sandboxes::DEFAULT) }
+        Self {
+            runtime_class: None,
+            sandboxes: SandboxRuntimeClasses::from(sandboxes::DEFAULT),
+            claims_in: ClaimNamespaces::default(),
+        }
     }
 }
 

@@ -176,7 +176,7 @@ async fn claim_that_was_deleted_while_the_agent_was_away_is_dropped() {
     node.write_cdi(&[uuid(0)]);
     let (agent, mut driver) = start(&node).await;
     for name in ["gone", "left"] {
-        node.api.put(Kind::Claims, claim(name, 0, 300, json!({})));
+        put(&node, name, 0, 300, json!({}));
         driver.prepare(name).await.unwrap();
     }
     agent.end().await;

@@ -12,6 +12,7 @@ mod platform;
 mod properties;
 mod refusals;
 mod sandboxes;
+mod translation;
 
 use serde_json::{Value, json};
 
