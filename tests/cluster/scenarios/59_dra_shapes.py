@@ -189,15 +189,19 @@ def test_upgrade_and_rollback_leave_pods_with_claims_alone(cluster):
             assert identities(ns) == before
             shares(cluster, ns, asked, when)
             # A claim of each version beside the older ones.
-            cluster.create(ns, claim(when, 0, "64Mi", GPUS[1]), pod(ns, when, "load", "be", "--idle-after", "0", "--seconds", "100000"))
-            cluster.wait(f"pod/{when}", "condition=Ready", ns, seconds=90)
-            cluster.delete("pod", when, ns)
+            new = when.replace("_", "-")
+            cluster.create(ns, claim(new, 0, "64Mi", GPUS[1]), pod(ns, new, "load", "be", "--idle-after", "0", "--seconds", "100000"))
+            cluster.wait(f"pod/{new}", "condition=Ready", ns, seconds=90)
+            cluster.delete("pod", new, ns)
         assert identities(ns) == before
 
 
 def test_annotated_pods_of_a_listed_namespace_get_a_generated_claim(cluster):
     claims.need_consumable_capacity()
-    with cluster.namespace() as ns, cluster.namespace() as other, claims.installed(dra={"translateIn": [ns]}):
+    with claims.installed(), cluster.namespace() as ns:
+        product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.VALUES, {"dra": {"enabled": True, "translateIn": [ns]}}))
+        ending = lambda: [one for one in product.pods_of("webhook") if "deletionTimestamp" in one["metadata"]]
+        cluster.until("the former webhooks are gone", 60, lambda: not ending())
         idle = ["load", "be", "--idle-after", "0", "--seconds", "100000"]
         made = [product.tenant(name, *idle, quota=0.3, memory="2Gi", limit=0.8, gpu_uuid=GPUS[1]) for name in ("a", "b")]
         made.append(product.tenant("critical", *idle, quota=0.1, memory="1Gi", priority="latency-critical", slo="5ms", gpu_uuid=GPUS[1]))
@@ -213,8 +217,11 @@ def test_annotated_pods_of_a_listed_namespace_get_a_generated_claim(cluster):
         # What no claim can ask for is refused, and a namespace that is not listed keeps its annotations.
         message = claims.refusal(ns, product.tenant("wrong", *idle, quota=0.3))
         assert "sluice.dev/memory is missing: a claim states its memory" in message, message
-        product.create(other, product.tenant("waits", *idle, quota=0.1, memory="64Mi"))
-        cluster.until("no slots", 60, lambda: any("Insufficient sluice.dev/gpu" in event["message"] for event in cluster.events(other, "waits")))
+        try:
+            product.create("default", product.tenant("waits", *idle, quota=0.1, memory="64Mi"))
+            cluster.until("no slots", 60, lambda: any("Insufficient sluice.dev/gpu" in event["message"] for event in cluster.events("default", "waits")))
+        finally:
+            cluster.delete("pod", "waits", "default")
         # Pods with equal annotations share a template, which goes with the pod that owns it. Claims go with their pods.
         assert len(cluster.get("resourceclaimtemplates", namespace=ns)["items"]) == 2
         cluster.kubectl("delete", "pods", "--all", "-n", ns, "--timeout=60s")
