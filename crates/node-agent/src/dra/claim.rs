@@ -184,4 +184,6 @@ impl Settings {
 }
 
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use super::device::device_name;
 use super::{claim, library_device};
 use crate::nri::CdiFolders;
 use crate::pods::assign::assign;
-use crate::pods::{AssignmentsWatch, Pods, PodsWatch};
+use crate::pods::{Assignments, AssignmentsWatch, Pods, PodsWatch, Refusal};
 use crate::prepared_claims::{GpuShare, PreparedClaim, PreparedClaims};
 
 /// Kubelet waits 45 s for an answer, and asks again after an error.
@@ -127,7 +127,7 @@ impl ClaimDriver {
         let before = self.inputs.assignments.borrow().clone().unwrap_or_default();
         let inventory = self.inputs.inventory.borrow().clone();
         let after = assign(&listed.unwrap_or_default(), all, &inventory, &before);
-        after.refused.get(&prepared.pod_uid).map_or(Ok(()), |why| Err(why.to_string()))
+        newly_refused(&after, &before, all).map_or(Ok(()), |why| Err(why.to_string()))
     }
 
     /// The answer: of each share the GPU and the library. Both are CDI devices.
@@ -169,6 +169,17 @@ impl ClaimDriver {
         self.inputs.prepared.send_replace(all);
         Ok(())
     }
+}
+
+/// Why a pod with claims gets no place, or loses it: the pod of the new claim may be counted before another one.
+pub(super) fn newly_refused<'a>(
+    after: &'a Assignments,
+    before: &Assignments,
+    all: &PreparedClaims,
+) -> Option<&'a Refusal> {
+    let has_claims = |uid: &String| all.values().any(|claim| claim.pod_uid == *uid);
+    let mut refused = after.refused.iter();
+    refused.find(|(uid, _)| has_claims(uid) && !before.refused.contains_key(*uid)).map(|(_, why)| why)
 }
 
 /// Whether the pod of a prepared claim still has it.
