@@ -102,6 +102,9 @@ PARTS = {
     "waiting": Part(script("waiting.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1)),
     "neighbours": Part(script("neighbours.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 30)),
     "short-requests": Part(script("short_requests.py"), 420, 560, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 60, "--warm", 60)),
+    "replay": Part(
+        script("replay.py"), 235, 240, quiet=True,
+        sim=(*SHORT, "--rounds", 2, "--seconds", 1, "--short", 0.5, "--calibrate", 2, "--warm", 1)),
     "energy": Part(script("energy.py"), 200, 360, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--training-seconds", 3)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),

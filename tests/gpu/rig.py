@@ -347,7 +347,7 @@ def python(name, *arguments):
 
 
 # On the simulator there is no PyTorch: substitutes on the driver API with the same messages.
-STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_pair.py": "driver_pair.py"}
+STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_generate.py": "driver_generate.py", "torch_pair.py": "driver_pair.py"}
 
 
 class Gpu:
