@@ -84,6 +84,9 @@ PARTS = {
         script("serve.py", "--arms", *"be-alone alone-random plain1-random auto1-random light-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
         110, 170, quiet=True, sim=(*SHORT, "--short-requests", 30)),
     "decode-graph": Part(script("decode.py", "graph", "--warm", 14), 250, 450, quiet=True, sim=DECODE_SHORT),
+    "decode-power": Part(
+        script("decode.py", "power", "--rounds", 10, "--seconds", 2.2, "--name", "decode-power"), 280, 280, quiet=True,
+        sim=(*SHORT, "--rounds", 2, "--seconds", 1.2, "--tokens", 12, "--warm", 1)),
     "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
