@@ -1,8 +1,8 @@
 """Language models of transformers with random weights: that of torch_generate.py (service), and a training of adapters (LoRA) for torch_model.py."""
 
 import torch
-import transformers
 from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 32_000
 SERVICE_LAYERS, TRAINING_LAYERS = 4, 16
@@ -11,12 +11,12 @@ RANK, LENGTH = 16, 512
 
 def make(layers):
     """A Llama of width 2048 in bf16, the same in each process: 180 M parameters and 48 M a layer."""
-    shape = transformers.LlamaConfig(
+    shape = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=2048, intermediate_size=5632, num_hidden_layers=layers, num_attention_heads=16, num_key_value_heads=8,
         max_position_embeddings=8192, bos_token_id=1, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(0)
     with torch.device("cuda"):
-        model = transformers.LlamaForCausalLM(shape)
+        model = LlamaForCausalLM(shape)
     return model.to(dtype=torch.bfloat16)
 
 

@@ -7,13 +7,14 @@ import argparse
 
 import torch
 import transformers
+from transformers.generation.streamers import BaseStreamer
 
 import generating
 import llama
 import window
 
 
-class Streamer(transformers.generation.streamers.BaseStreamer):
+class Streamer(BaseStreamer):
     """Passes each token on. The first thing that `generate` puts is the prompt."""
 
     def __init__(self, put):

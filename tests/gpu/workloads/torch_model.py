@@ -92,6 +92,9 @@ def main():
     parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
     parser.add_argument("--own-stream", action="store_true", help="work on a stream of its own instead of the default stream, which XSched does not schedule")
     options = parser.parse_args()
+    if options.workload == "lora":
+        # Loads transformers, which takes seconds.
+        import llama  # noqa: F401
     if options.staged:
         window.stand_by(torch)
     if options.own_stream:
