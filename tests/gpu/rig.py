@@ -184,13 +184,20 @@ class Manager:
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-gpu-")
         folder = pathlib.Path(self.folder.name)
         self.socket = folder / "manager.sock"
-        text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
-        (folder / "resources.yaml").write_text(text)
+        self.resources = folder / "resources.yaml"
+        self.define(clients)
         self.metrics_at = free_address()
-        command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", folder / "resources.yaml"]
+        command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", self.resources]
         command += ["--metrics", self.metrics_at, *extra, *inspection_flags(extra)]
         self.child = Child("pod-manager", command)
         wait_for_socket(self.socket, self.child)
+
+    def define(self, clients):
+        """Writes the resource file. A manager that runs reads it again."""
+        text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
+        part = self.resources.with_suffix(".part")
+        part.write_text(text)
+        os.replace(part, self.resources)
 
     def env(self, client, **more):
         """Environment of a program under the hook, as the client of that name."""
@@ -347,7 +354,7 @@ def python(name, *arguments):
 
 
 # On the simulator there is no PyTorch: substitutes on the driver API with the same messages.
-STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_pair.py": "driver_pair.py"}
+STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_generate.py": "driver_generate.py", "torch_pair.py": "driver_pair.py"}
 
 
 class Gpu:

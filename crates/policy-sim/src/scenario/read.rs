@@ -73,7 +73,7 @@ fn gpu(fields: &mut Fields<'_>) -> Gpu {
 fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
     let known = PolicyName::ALL.map(PolicyName::name).join(", ");
     let names = match top.value("policies") {
-        None => return PolicyName::ALL.to_vec(),
+        None => return PolicyName::DEFAULT.to_vec(),
         Some(Value::Sequence(names)) if !names.is_empty() => names,
         Some(other) => vec![other],
     };
