@@ -109,7 +109,7 @@ fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
     }
     let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
     let linger_ns = fields.duration_if_given("linger");
-    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns, slo_steps: Vec::new() })
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns })
 }
 
 fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {
