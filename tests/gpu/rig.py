@@ -188,7 +188,7 @@ class Manager:
         self.define(clients)
         self.metrics_at = free_address()
         command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", self.resources]
-        command += ["--metrics", self.metrics_at, *extra, *inspection_flags(extra)]
+        command += ["--metrics", self.metrics_at, *extra, *node_flags(extra)]
         self.child = Child("pod-manager", command)
         wait_for_socket(self.socket, self.child)
 
@@ -241,15 +241,15 @@ def scrape(address):
 VIOLATIONS = {}
 
 
-def inspection_flags(flags):
-    """With ADOPT=auto in the environment (as root) a manager inspects its processes, as the chart's default has it."""
-    if os.environ.get("ADOPT") != "auto":
-        return []
+def node_flags(flags):
+    """Flags of a manager that depend on the machine: which GPU it has, as NVML readings need to know beside other GPUs. With ADOPT=auto in the
+    environment (as root) it also inspects its processes, as the chart's default has it."""
+    adopts = ["--adopt=auto"] if os.environ.get("ADOPT") == "auto" else []
     if "--controls=simulated" in flags:
-        return ["--adopt=auto"]
+        return adopts
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     asked = subprocess.run(["nvidia-smi", "-i", gpu, "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False)
-    return ["--adopt=auto", "--gpu-uuid", asked.stdout.strip()] if asked.returncode == 0 else []
+    return [*adopts, "--gpu-uuid", asked.stdout.strip()] if asked.returncode == 0 else []
 
 
 def wait_for_socket(path, child, seconds=10.0):

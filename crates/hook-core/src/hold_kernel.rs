@@ -26,6 +26,7 @@ mod request;
 mod slo_feedback;
 mod state;
 mod switch_cost;
+mod tested;
 mod wakeup_latency;
 mod whole_request;
 mod words;

@@ -2,6 +2,7 @@
 
 mod benefit;
 mod copies;
+mod gang;
 mod leading;
 mod predicted;
 mod short_requests;

@@ -13,6 +13,7 @@ use super::request::{
 };
 use super::slo_feedback::SloFeedback;
 use super::state::HoldKernelState;
+use super::tested::Tested;
 use super::words::HoldWords;
 
 /// Hold kernels of one request that may end within a burst; no other one follows.
@@ -282,15 +283,15 @@ impl HoldKernelState {
             Some(predicted) => {
                 (predicted.tested(), request.with_hold && request.trigger == Trigger::Predicted)
             }
-            None => (Some(request.trigger), request.with_hold),
+            None => (Tested::of(request.trigger, request.linger_ns), request.with_hold),
         };
         let lasted_ns = request.bursts.mean_ns();
         self.copies.end_request(request.copies, request.announced_ns, lasted_ns);
         // The other way of copying would count for or against the hold kernel.
         let is_sample_of_copies = matches!(request.copies, CopyChoice::Sample { .. });
         let tested = tested.filter(|_| !is_sample_of_copies);
-        if let Some(test) = tested.and_then(|trigger| self.benefit_tests.get_mut(trigger as usize)) {
-            test.learn(with_hold, lasted_ns, contesting);
+        if let Some(tested) = tested {
+            self.benefit_tests.of_mut(tested).learn(with_hold, lasted_ns, contesting);
         }
     }
 }
