@@ -11,7 +11,8 @@ Arms by default:
   grants                managers with --gangs and without controls of channel groups: 0.3 and 0.7
   local                 managers with --gangs: a 0.4 on both GPUs, and the trainings c and d 0.6 on one GPU each
 By --tp: a latency-critical decode on both GPUs, with all-reduces in its CUDA graph: tp-alone, and beside a training tp-slicing, tp-gangs.
-By --arms also: hooked-alone (a alone under managers with --gangs), local-slicing, local-independent, tp-independent.
+By --arms also: hooked-alone (a alone under managers with --gangs), local-slicing, local-independent, tp-independent; light-alone and tp-light,
+with kernels that draw little power in place of the training: a training at the GPU's power limit reduces the clock of the decode beside it.
 
 A job that makes no step in 6 s has frozen: its block ends, the managers are ended, and the next block begins. $OUT/gangs.json is written after
 each block; $OUT/gangs-steps.json has when each step ended.
@@ -76,17 +77,19 @@ ARMS = {
     "hooked-alone": Arm(("a",), PAIR, GANGS),
     "local-slicing": Arm(("a0", "c0", "d0")),
     "local-independent": Arm(("a", "c", "d"), LOCAL),
+    "light-alone": Arm(("l0",), part=0.5),
     "tp-alone": Arm(("tp0",)),
     "tp-slicing": Arm(("tp0", "a0")),
     "tp-independent": Arm(("tp", "a"), DECODE),
     "tp-gangs": Arm(("tp", "a"), DECODE, GANGS),
     "tp-short": Arm(("tp", "a"), SHORT, GANGS),
+    "tp-light": Arm(("tp", "l"), {"tp": 0.6, "l": 0.4}, GANGS),
 }
 USUAL = ["alone", "local-alone", "slicing", "independent", "gangs", "gangs50", "grants", "local"]
 TP = ["tp-alone", "tp-slicing", "tp-gangs", "tp-short"]
 # GPUs of a job, by its name without the 0; and the arm and job that are its base.
-PLACES = {"a": (0, 1), "b": (0, 1), "c": (0,), "d": (1,), "tp": (0, 1)}
-BASES = {"a": ("alone", "a0"), "b": ("alone", "a0"), "c": ("local-alone", "c0"), "d": ("local-alone", "d0"), "tp": ("tp-alone", "tp0")}
+PLACES = {"a": (0, 1), "b": (0, 1), "c": (0,), "d": (1,), "l": (0, 1), "tp": (0, 1)}
+BASES = {"a": ("alone", "a0"), "b": ("alone", "a0"), "c": ("local-alone", "c0"), "d": ("local-alone", "d0"), "l": ("light-alone", "l0"), "tp": ("tp-alone", "tp0")}
 
 
 def client(name):
@@ -220,7 +223,8 @@ class Job:
         port = rig.free_address().split(":")[1]
         program = "tp_decode.py" if client(self.name) == "tp" else "ddp_train.py"
         common = ["--board", self.board_at, "--device", "sim" if self.gpus.simulated else "cuda"]
-        common += ["--tokens", options.tokens, "--every", options.every] if program == "tp_decode.py" else ["--model", options.model, "--batch", options.batch]
+        model = "light" if client(self.name) == "l" else options.model
+        common += ["--tokens", options.tokens, "--every", options.every] if program == "tp_decode.py" else ["--model", model, "--batch", options.batch]
         self.lost, self.children = None, []
         for rank, gpu in enumerate(places):
             more = {"RANK": str(rank), "WORLD_SIZE": str(len(places)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "2", "SLUICE_SIM_LABEL": f"{self.name}-{rank}"}
@@ -415,7 +419,11 @@ def measured(answer, begin, end):
     # The time since the last step of a job that froze counts as the longest one.
     open_ms = 0.0 if paused or not inside else 1000 * (end - inside[-1])
     told = {"rate": steps / (end - begin), "steps": len(inside), "ms": answer["ms"] if paused else gaps, "open_ms": open_ms, "ends": answer["ends"]}
-    return {**told, "first_ms": answer["first_ms"]} if paused else told
+    if not paused:
+        return told
+    # All tokens since the start, so that the first requests after a pause count; and those after it had time to settle.
+    later = [ms for when, ms in zip(answer["ms_ends"], answer["ms"]) if when >= begin]
+    return {**told, "first_ms": answer["first_ms"], "settled_ms": later}
 
 
 def quantile(values, part):
@@ -452,6 +460,8 @@ def row(arm, blocks, base_rates):
         told["step_ms"][job] = times(pooled, max(one["open_ms"] if block["frozen"] else 0.0 for one, block in zip(mine, blocks) if one))
         for name, part in (("blocks_p50", 0.5), ("blocks_p99", 0.99)):
             told["step_ms"][job][name] = [round(quantile(one["ms"], part), 3) for one in there if one["ms"]]
+        if settled := [one["settled_ms"] for one in there if one.get("settled_ms")]:
+            told["step_ms"][f"{job} settled"] = {**times([value for of in settled for value in of]), **{f"blocks_{name}": [round(quantile(of, part), 3) for of in settled] for name, part in (("p50", 0.5), ("p99", 0.99))}}
         if firsts := [value for one in there for value in one.get("first_ms", [])]:
             told["step_ms"][f"{job} first token"] = times(firsts)
         bases = base_rates(job)
@@ -507,6 +517,7 @@ def add_tokens(rows):
             for part in ("p50", "p99"):
                 if token[f"blocks_{part}"] and alone[f"blocks_{part}"]:
                     of[f"{part}_of_alone"] = round(statistics.median(token[f"blocks_{part}"]) / statistics.median(alone[f"blocks_{part}"]), 4)
+                    of[f"pooled_{part}_of_alone"] = round(token[part] / alone[part], 4)
     if alone and len(alone["blocks_p50"]) > 1:
         for part in ("p50", "p99"):
             blocks = alone[f"blocks_{part}"]
@@ -543,7 +554,7 @@ def brief(block):
 
 
 def in_short(row):
-    return {key: row[key] for key in ("ratio", "sum", "of_sum", "aa", "p50_of_alone", "p99_of_alone", "aa_p50", "aa_p99", "frozen_blocks", "lost", "managers_ended") if row.get(key)}
+    return {key: row[key] for key in ("ratio", "sum", "of_sum", "aa", "p50_of_alone", "p99_of_alone", "pooled_p50_of_alone", "pooled_p99_of_alone", "aa_p50", "aa_p99", "frozen_blocks", "lost", "managers_ended") if row.get(key)}
 
 
 def without_series(block):

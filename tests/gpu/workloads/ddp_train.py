@@ -66,7 +66,7 @@ def arguments(description):
     parser.add_argument("--board", required=True, help="file that the processes of this job share")
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--device", choices=["cuda", "cpu", "sim"], default="cuda", help="cpu and sim are to try the program")
-    parser.add_argument("--model", choices=["transformer", "resnet50"], default="transformer")
+    parser.add_argument("--model", choices=["transformer", "resnet50", "light"], default="transformer")
     parser.add_argument("--batch", type=int, default=0, help="per GPU; 0: 6 texts, or 64 images")
     return parser
 
@@ -133,6 +133,13 @@ def resnet50(torch, device, batch, wrap, _tiny):
     return step
 
 
+def light(torch, _device, _batch, _wrap, tiny):
+    """Kernels that occupy the GPU and draw little power (light.py), on each rank by itself."""
+    import light as kernels
+
+    return (lambda: time.sleep(0.01)) if tiny else kernels.steps(torch)
+
+
 class Training:
     """PyTorch's training."""
 
@@ -154,7 +161,7 @@ class Training:
             # Without device_ids the inputs stay where they are.
             return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
-        make = {"transformer": transformer, "resnet50": resnet50}[self.options.model]
+        make = {"transformer": transformer, "resnet50": resnet50, "light": light}[self.options.model]
         self.step = make(torch, device, self.options.batch, wrap, tiny=group.kind == "cpu")
         for _ in range(WARM):
             self.step()

@@ -3,7 +3,8 @@ all-reduces a layer over NCCL. A token is a CUDA graph's replay that contains th
 
 A request of --tokens tokens begins each --every milliseconds, or when the one before is over. There is no prefill. Commands and board are
 those of ddp_train.py; the answer to `run` is
-  {"steps", "ends", "ms", "first_ms"}: when each token came, the times of the tokens, and those of the requests' first tokens
+  {"steps", "ends", "ms", "ms_ends", "first_ms"}: when each token came; the times of the tokens that are not the first of a request, and when
+  each of these came; the times of the first ones
 """
 
 import sys
@@ -150,7 +151,7 @@ class Simulated:
 def run(program, begin, end):
     """Requests until the first rank has passed `end`."""
     group, words = program.group, program.group.board.words
-    ends, tokens_ms, first_ms, number = [], [], [], 0
+    ends, tokens_ms, tokens_ends, first_ms, number = [], [], [], [], 0
     ddp_train.wait_until(begin)
     while True:
         if group.first:
@@ -173,10 +174,12 @@ def run(program, begin, end):
             (tokens_ms if index else first_ms).append(round(1000 * (now - last), 4))
             last = now
             ends.append(round(now - begin, 5))
+            if index:
+                tokens_ends.append(ends[-1])
             words[Board.DONE + group.rank] = len(ends)
         number += 1
     told = {"steps": len(ends)}
-    return {**told, "ends": ends, "ms": tokens_ms, "first_ms": first_ms} if group.first else told
+    return {**told, "ends": ends, "ms": tokens_ms, "ms_ends": tokens_ends, "first_ms": first_ms} if group.first else told
 
 
 def main():

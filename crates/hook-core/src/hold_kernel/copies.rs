@@ -6,6 +6,7 @@
 use super::benefit_test::{BenefitTest, Mechanism};
 use super::request::Trigger;
 use super::state::HoldKernelState;
+use super::tested::Tested;
 
 /// How long copies outside of known requests go on as the last test has decided. A neighbour that allocates and frees does not count as a
 /// contender between two of its calls, and requests that begin then are not known.
@@ -86,15 +87,15 @@ impl Copies {
 }
 
 impl HoldKernelState {
-    /// Chooses which engine makes the copies of a request that begins by `trigger`. `tested` is the trigger whose test of hold kernels learns
-    /// from it; `None` if none does. Only one test takes a sample at a time.
+    /// Chooses which engine makes the copies of a request that begins by `trigger`. `tested` is the test of hold kernels that learns from it; `None`
+    /// if none does. Only one test takes a sample at a time.
     pub(super) fn choose_copies(
         &mut self,
-        tested: Option<Trigger>,
+        tested: Option<Tested>,
         trigger: Trigger,
         now_ns: u64,
     ) -> CopyChoice {
-        let test = tested.and_then(|tested| self.benefit_tests.get(tested as usize));
+        let test = tested.map(|tested| self.benefit_tests.of(tested));
         self.copies.begin_request(trigger, test.is_some_and(BenefitTest::is_sampling), now_ns)
     }
 }

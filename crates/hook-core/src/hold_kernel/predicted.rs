@@ -4,6 +4,7 @@ use super::lead::SLACK_NS;
 use super::preparation_estimate::ExpectedTime;
 use super::request::{ActiveHold, BurstTimes, HoldPlan, Phase, PredictedRequest, Request, Trigger};
 use super::state::HoldKernelState;
+use super::tested::Tested;
 
 impl HoldKernelState {
     /// Predicts the next request and returns its hold kernel, to be launched at its time if [`Self::take_due`] agrees.
@@ -28,7 +29,7 @@ impl HoldKernelState {
         if hold.starts_ns <= now_ns {
             return None;
         }
-        let test = &mut self.benefit_tests[Trigger::Predicted as usize];
+        let test = self.benefit_tests.of_mut(Tested::Predicted);
         // A request without a hold kernel has no lead, and waits for longer than it would without the second group.
         let holds = if lead_ns > 0 { test.settled() } else { test.choose() };
         let hold = Some(hold).filter(|_| holds);

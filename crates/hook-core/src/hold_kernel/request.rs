@@ -1,6 +1,7 @@
 //! Triggers, settings, planned hold kernels, refusals, and requests.
 
 use super::copies::CopyChoice;
+use super::tested::Tested;
 
 /// A hold kernel of a whole request ends if the host changes nothing for this time: one quantum. It bounds what a stopped process costs.
 pub(super) const MAX_STILL_NS: u64 = 50_000_000;
@@ -187,10 +188,10 @@ pub(super) struct PredictedRequest {
 }
 
 impl PredictedRequest {
-    /// The trigger whose benefit test learns from the request. None does while a lead is wanted: then there are no requests without it to
-    /// compare with.
-    pub(super) fn tested(&self) -> Option<Trigger> {
-        (self.lead_ns == 0).then_some(Trigger::Predicted)
+    /// The benefit test that learns from the request. None does while a lead is wanted: then there are no requests without it to compare
+    /// with.
+    pub(super) fn tested(&self) -> Option<Tested> {
+        (self.lead_ns == 0).then_some(Tested::Predicted)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The decisions about hold kernels. Pure: the caller passes the time and carries the decisions out.
 
 use super::arrival_predictor::ArrivalPredictor;
-use super::benefit_test::{BenefitTest, Mechanism};
 use super::copies::Copies;
 use super::lead::Lead;
 use super::linger::Linger;
@@ -10,8 +9,8 @@ use super::request::{
     ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings,
     Trigger,
 };
-use super::slo_feedback::SloFeedback;
 use super::switch_cost::{HoldTimes, SwitchCost};
+use super::tested::{BenefitTests, Tested};
 use super::whole_request::{BurstEnd, Idleness};
 use super::words::{Activity, HoldWords};
 
@@ -46,7 +45,6 @@ pub struct HoldKernelState {
     pub(super) words: Option<HoldWords>,
     pub(super) activity: Activity,
     pub(super) linger: Linger,
-    pub(super) slo_feedback: SloFeedback,
     /// Between the end of a burst and the next call.
     pub(super) idleness: Option<Idleness>,
     /// The program has marked the begin of a request and not its end.
@@ -54,7 +52,7 @@ pub struct HoldKernelState {
     ticket: u32,
     pub(super) preparation: [PreparationEstimate; 4],
     pub(super) switch_cost: SwitchCost,
-    pub(super) benefit_tests: [BenefitTest; 3],
+    pub(super) benefit_tests: BenefitTests,
     pub(super) copies: Copies,
     pub(super) arrivals: ArrivalPredictor,
     pub(super) lead: Lead,
@@ -78,14 +76,12 @@ impl HoldKernelState {
             words: None,
             activity: Activity::default(),
             linger: Linger::default(),
-            slo_feedback: SloFeedback::default(),
             idleness: None,
             is_explicit: false,
             ticket: 0,
             preparation: [PreparationEstimate::default(); 4],
             switch_cost: SwitchCost::default(),
-            benefit_tests: [true, false, true]
-                .map(|default| BenefitTest::new(Mechanism::HoldKernels { default })),
+            benefit_tests: BenefitTests::new(),
             copies: Copies::new(),
             arrivals: ArrivalPredictor::default(),
             lead: Lead::default(),
@@ -170,10 +166,8 @@ impl HoldKernelState {
                 return Ok(self.plan(trigger, now_ns, lead_ns));
             }
         }
-        let with_hold = match trigger {
-            Trigger::Hint => true,
-            _ => self.chooses_hold(trigger),
-        };
+        let linger_ns = self.linger_ns();
+        let with_hold = self.chooses_hold(trigger);
         self.phase = Phase::Begun;
         // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
         // request, from which nothing is learned about predictions.
@@ -182,7 +176,7 @@ impl HoldKernelState {
             .take()
             .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
             .map(|predicted| PredictedRequest { hold: None, ..predicted });
-        let tested = predicted.map_or(Some(trigger), |predicted| predicted.tested());
+        let tested = predicted.map_or(Tested::of(trigger, linger_ns), |predicted| predicted.tested());
         let copies = self.choose_copies(tested, trigger, now_ns);
         self.request = Some(Request {
             trigger,
@@ -192,22 +186,13 @@ impl HoldKernelState {
             with_hold,
             copies,
             predicted,
-            linger_ns: self.linger_ns(),
+            linger_ns,
             idle_since_ns: None,
             is_interrupted: false,
             outlasted: 0,
             bursts: BurstTimes::default(),
         });
         if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
-    }
-
-    /// Whether a request that the program's calls begin gets a hold kernel.
-    fn chooses_hold(&mut self, trigger: Trigger) -> bool {
-        let lingers_shortly = self.lingers_shortly();
-        let test = &mut self.benefit_tests[trigger as usize];
-        let is_sample = test.is_sampling();
-        // The test compares medians, in which the few requests that follow another one at once do not show.
-        test.choose() || (lingers_shortly && !is_sample)
     }
 
     /// Records the first call of an announced or predicted request. `false` if that request never came: the call belongs to another one,
