@@ -101,13 +101,16 @@ def burst(namespace: str, count: int, which: str) -> Round:
     return Round(placed / (ended - began), cpu_ms, {name: number for name, number in per_pod.items() if number >= 0.05})
 
 
-def rate_of(which: str, count: int) -> float:
-    """Starts this scheduler. Returns how many pods it places in a second, from the first to the last of `count` that wait."""
+def rate_of(which: str, count: int) -> tuple[float, float]:
+    """Starts this scheduler. Returns how many pods it places in a second, from the first to the last of `count` that wait, and in a second of its
+    processor time."""
     scheduler = SCHEDULERS[which]
     scheduler.start()
     began, before = until("first pod", 60, lambda: scheduler.check() or _begun())
+    cpu = costs.cpu_seconds(scheduler)
     ended, after = until("all pods", 300, lambda: _reached(count), every=0.05)
-    return (after - before) / (ended - began)
+    placed = after - before
+    return placed / (ended - began), placed / (costs.cpu_seconds(scheduler) - cpu)
 
 
 def start_extender() -> None:

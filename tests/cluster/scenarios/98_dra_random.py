@@ -23,7 +23,7 @@ CLASS = {
 # For the comparison: devices that are given whole, of a driver that does not exist.
 PLAIN = "plain.test"
 PODS = 120
-ROUNDS = 3
+ROUNDS = 5
 
 
 @contextlib.contextmanager
@@ -179,8 +179,11 @@ def test_shares_are_allocated_as_fast_as_plain_claims(cluster):
         finally:
             scale.stop()
             controlplane.SCHEDULER.start()
-        part = statistics.median(ours / plain for ours, plain in zip(rates["shares"], rates["plain"]))
-        cluster.record("pods_per_second", {kind: [round(rate, 1) for rate in of] for kind, of in rates.items()})
+        cluster.record("pods_per_second", {kind: [round(rate, 1) for rate, _ in of] for kind, of in rates.items()})
+        cluster.record("pods_per_second_of_the_schedulers_processor_time", {kind: [round(rate, 1) for _, rate in of] for kind, of in rates.items()})
+        # Other programs of the machine change the rate by the clock by a factor of two from round to round. Its processor time in all rounds counts.
+        shares, plain = (statistics.harmonic_mean([rate for _, rate in rates[kind]]) for kind in ("shares", "plain"))
+        part = shares / plain
         cluster.record("shares_to_plain", round(part, 3))
         assert part >= 0.95, rates
 
@@ -191,8 +194,8 @@ def plain_slice(node: str) -> dict:
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-plain"}, "spec": spec}
 
 
-def burst(ns: str, kind: str) -> float:
-    """Pods a second, from the first placed one to the last, of pods that all wait before the scheduler starts."""
+def burst(ns: str, kind: str) -> tuple[float, float]:
+    """Pods a second, by the clock and by the scheduler's processor time, of pods that all wait before it starts."""
     scale.stop()
     names = [f"{kind}-{time.monotonic_ns()}-{number}" for number in range(PODS)]
     made = [claims.claim(name, 1000 * NODES * GPUS // PODS, "64Mi", limit="0.8", priority="high") for name in names]
