@@ -89,6 +89,8 @@
 (define-fun grant-extended
     ((plain Bool) (extended Bool) (others_wait2 Bool) (clock2 Int) (start2 Int)) Bool
   (=> (and plain extended) (and (not others_wait2) (<= start2 clock2))))
+; When its deadline moves, all GPU time that it has had at its disposal counts. Otherwise its client would be charged for it at some later call.
+(define-fun grant-extension-counted ((extended Bool) (uncounted2 Int)) Bool (=> extended (<= uncounted2 0)))
 ; GPU time charged is not above the time held.
 (define-fun ended-charged ((held Int) (charged Int)) Bool (and (<= 0 charged) (<= charged held)))
 ; A gang's grant ends with its slot; every other one, and a gang's outside of its slot, when the next slot begins. While no other client

@@ -71,22 +71,25 @@
   (set-info :status sat) (echo "2 without client-lead") (check-sat)
 (pop)
 
-; What one grant takes. `counted` is when j was last granted or its grant extended: it is not ahead then, and owes nothing. `drain` is how long its work runs
-; on after the deadline. No GPU time is longer than the time in which it was used: took <= now2 - counted.
+; What one grant takes. `counted` is when j was last granted, or its grant extended and all time so far counted: it is not ahead then, and owes
+; nothing. `uncounted` is the GPU time of the grant that does not count yet. `drain` is how long its work runs on after the deadline. No GPU time is
+; longer than the time in which it was used: took <= now2 - counted.
 (declare-const j-holds Bool) (declare-const j-holds2 Bool) (declare-const j-granted Bool) (declare-const j-extended Bool)
 (declare-const j-counted Int) (declare-const j-counted2 Int) (declare-const j-deadline Int) (declare-const j-deadline2 Int)
+(declare-const j-uncounted2 Int)
 (declare-const j-drain Int) (declare-const suspended_ns Int) (declare-const others-wait Bool) (declare-const j-owes2 Bool)
 (define-fun within-a-grant ((holds Bool) (counted Int) (deadline Int) (taken Int)) Bool
   (ite holds (and (= taken 0) (<= deadline (+ counted longest))) (<= taken (+ longest j-drain))))
+(define-fun j-extension-counts () Bool (and j-extended (<= j-uncounted2 0)))
 (define-fun j-call () Bool
   (and (=> j-granted (and (not j-holds) j-holds2))
        ; Only a client that holds no grant owes.
        (=> j-extended (= j-debt2 0))
        (=> j-extended (and j-holds j-holds2))
-       (= j-counted2 (ite (or j-granted j-extended) now2 j-counted))
+       (= j-counted2 (ite (or j-granted j-extension-counts) now2 j-counted))
        (=> (and j-holds2 (not j-granted) (not j-extended)) (and j-holds (= j-deadline2 j-deadline)))
        ; It is charged when its grant ends or is extended. (Reports that come later: docs/design/bounds.md.)
-       (= j-took (ite (and j-holds (or (not j-holds2) j-extended)) (- now2 j-counted) 0))
+       (= j-took (ite (and j-holds (or (not j-holds2) j-extension-counts)) (- now2 j-counted) 0))
        (=> (and j-holds (not j-holds2)) (<= now2 (+ j-deadline j-drain)))
        (<= 0 j-drain) (<= j-counted now)))
 (push)
@@ -94,6 +97,7 @@
   (assert (=> j-holds2 (grant-ends false now2 j-deadline2 longest return_timeout suspended_ns false)))
   (assert (and (client-granted plain j-holds j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
   (assert (grant-extended plain j-extended others-wait clock2 j-start2))
+  (assert (grant-extension-counted j-extended j-uncounted2))
   (assert (not (within-a-grant j-holds2 j-counted2 j-deadline2 j-taken2)))
   (set-info :status unsat) (echo "2 one quantum and one drain") (check-sat)
 (pop)
@@ -101,8 +105,17 @@
   (assert (and sane plain j-call j-takes (within-a-grant j-holds j-counted j-deadline j-taken)))
   (assert (=> j-holds2 (grant-ends false now2 j-deadline2 longest return_timeout suspended_ns false)))
   (assert (and (client-granted plain j-holds j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
+  (assert (grant-extension-counted j-extended j-uncounted2))
   (assert (not (within-a-grant j-holds2 j-counted2 j-deadline2 j-taken2)))
   (set-info :status sat) (echo "2 without grant-extended") (check-sat)
+(pop)
+(push)
+  (assert (and sane plain j-call j-takes (within-a-grant j-holds j-counted j-deadline j-taken)))
+  (assert (=> j-holds2 (grant-ends false now2 j-deadline2 longest return_timeout suspended_ns false)))
+  (assert (and (client-granted plain j-holds j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
+  (assert (grant-extended plain j-extended others-wait clock2 j-start2))
+  (assert (not (within-a-grant j-holds2 j-counted2 j-deadline2 j-taken2)))
+  (set-info :status sat) (echo "2 without grant-extension-counted") (check-sat)
 (pop)
 
 ; ---- Theorem 3, lag between clients. Of two clients, j is ahead of a competing i, and owes, by

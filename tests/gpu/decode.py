@@ -13,6 +13,9 @@ Case `graph` (a CUDA graph a token) and case `eager` (some 300 launches a token)
   off             the same, the service with SLUICE_HINTS=off
   api             the same, the service begins and ends its requests by sluice_request_begin and sluice_request_end
   light, light-alone   as auto and be-alone, beside kernels that occupy the GPU and draw little power (workloads/light.py)
+Case `power`: the training draws so much power that the clock falls. How much of the difference to `alone` is the clock's, and what does a lower
+limit of the training buy? The SM clock is measured within each request. Arms alone, alone2, be-alone, auto and light as above, and
+  limit-0.9, limit-0.8, limit-0.7   as auto; the training's `limit` is this part of the GPU time that the service leaves
 Case `two-services`: ResNet-50 each 10 ms with an SLO (torch_serve.py), the decode service without one, and the training:
   resnet-alone, resnet-alone2, decode-alone, be-alone
   stock-both, both    the two services, by time slicing and under Sluice
@@ -27,6 +30,7 @@ import subprocess
 import tempfile
 import time
 
+import decode_power
 import decode_report
 import rig
 import rounds
@@ -36,14 +40,16 @@ from order import Order
 SLACK = 60.0
 # The services begin after the training, and it runs on for the requests that come last; seconds.
 LEAD, TAIL = 0.2, 1.0
-# Time of a block beside its requests, seconds.
-AROUND = 0.5 + LEAD + TAIL
+# In the case `power` blocks are short, and the clock falls before the first request.
+POWER_LEAD, POWER_TAIL = 0.4, 0.2
+LIMITED = "limit-"
 
 # Programs of each arm. A name's first word is the kind; `0` and `.stock` run without the hook.
 ALONE = {"alone": ["decode0"], "alone2": ["decode0"], "be-alone": ["be"]}
 CASES = {
     "graph": {**ALONE, "stock": ["decode0", "be.stock"], "auto": ["decode", "be"], "off": ["decode-off", "be"], "api": ["decode-api", "be"], "light": ["decode", "be.light"], "light-alone": ["be.light"]},
     "eager": {**ALONE, "stock": ["decode0", "be.stock"], "auto": ["decode", "be"]},
+    "power": {**ALONE, "auto": ["decode", "be"], **{f"{LIMITED}{part}": ["decode", "be"] for part in (0.9, 0.8, 0.7)}, "light": ["decode", "be.light"]},
     "two-services": {
         "resnet-alone": ["resnet0"], "resnet-alone2": ["resnet0"], "decode-alone": ["decode0"], "be-alone": ["be"],
         "stock-both": ["resnet0", "decode0"], "both": ["resnet", "decode"],
@@ -51,7 +57,7 @@ CASES = {
     },
 }
 # Arms without a bar: shorter blocks suffice. A shorter trace is the beginning of the longer one.
-SHORT = {("graph", "stock"), ("graph", "off"), ("graph", "light"), ("two-services", "stock-both"), ("two-services", "both")}
+SHORT = {("power", "light"), ("graph", "stock"), ("graph", "off"), ("graph", "light"), ("two-services", "stock-both"), ("two-services", "both")}
 
 
 class Stage:
@@ -64,6 +70,20 @@ class Stage:
         self.pin(wanted)
         self.children = {name: rig.Child(name, self.command(name), self.environment(name)) for name in wanted}
         self.ready = rig.one_by_one(self.children)
+        self.limit = 1.0
+        self.lead, self.tail = (POWER_LEAD, POWER_TAIL) if options.case == "power" else (LEAD, TAIL)
+
+    def limit_training(self, limit):
+        """Changes the training's limit in the manager's resource file, and returns when the manager has it."""
+        if limit == self.limit:
+            return
+        self.limit = limit
+        self.manager.define(clients(self.options, limit))
+        end = time.monotonic() + 5.0
+        while not any(name.startswith("sluice_limit_ratio") and 'client="be"' in name and abs(value - limit) < 1e-3 for name, value in self.manager.metrics().items()):
+            if time.monotonic() > end:
+                rig.fail(f"the manager does not have the limit {limit} of the training after 5 s: {[row for row in self.manager.metrics().items() if 'limit_ratio' in row[0]]}")
+            time.sleep(0.02)
 
     def pin(self, wanted):
         """Gives each service two cores of its own, as serve.py does; everything else runs on the others."""
@@ -94,11 +114,11 @@ class Stage:
         start = time.time() + 0.3
         for name in programs:
             if (kind := decode_report.kind(name)) == "be":
-                line = f"run {start:.6f} {LEAD + seconds + TAIL:.3f}"
+                line = f"run {start:.6f} {self.lead + seconds + self.tail:.3f}"
             elif kind == "resnet":
-                line = f"serve {start + LEAD:.6f} {max(1, int(seconds * 1e6 / self.options.period))} {self.options.period} 0 0"
+                line = f"serve {start + self.lead:.6f} {max(1, int(seconds * 1e6 / self.options.period))} {self.options.period} 0 0"
             else:
-                line = f"serve {start + LEAD:.6f} {seconds} {self.options.rate} {seed} {int(name == 'decode-api')}"
+                line = f"serve {start + self.lead:.6f} {seconds} {self.options.rate} {seed} {int(name == 'decode-api')} {int(self.options.case == 'power')}"
             self.children[name].ask(line)
         return {name: self.children[name].answer(seconds + SLACK) for name in programs}
 
@@ -125,10 +145,10 @@ class Stage:
         self.manager.stop()
 
 
-def clients(options):
+def clients(options, limit=1.0):
     """The manager's clients. The processes `decode`, `decode-off` and `decode-api` belong to one client, and serve one at a time."""
     critical = {"limit": 1.0, "memory": "40Gi", "class": "latency-critical"}
-    made = [{"name": "be", "request": 0.3, "limit": 1.0, "memory": "60Gi"}, {"name": "decode", "request": 0.45, **critical}]
+    made = [{"name": "be", "request": 0.3, "limit": limit, "memory": "60Gi"}, {"name": "decode", "request": 0.45, **critical}]
     if options.case == "two-services":
         if options.slo and not has_slo():
             rig.say("the manager's resource file has no slo: measured without")
@@ -160,16 +180,23 @@ def arms_of(options, stage):
     return arms
 
 
+def limit_of(options, arm, gpu_us):
+    """The training's limit in an arm: all of the GPU, or the named part of what the service leaves of it."""
+    if not arm.startswith(LIMITED):
+        return 1.0
+    return round(float(arm.removeprefix(LIMITED)) * (1 - 1e-6 * gpu_us["decode"] * options.rate), 3)
+
+
 def seconds_of(options, arm):
     if arm in ("be-alone", "light-alone"):
         return min(options.seconds, 3.0)
     return options.seconds / 2 if (options.case, arm) in SHORT else options.seconds
 
 
-def fit(options, arms):
+def fit(options, arms, stage):
     """Shortens the blocks if the rounds do not fit."""
     wanted = sum(seconds_of(options, arm) for arm in arms)
-    part = rounds.fitting(options, wanted, len(arms) * AROUND)
+    part = rounds.fitting(options, wanted, len(arms) * (0.5 + stage.lead + stage.tail))
     if part < 1.0:
         options.seconds = max(1.0, options.seconds * part)
         rig.say(f"too little: blocks of {options.seconds:.1f} s")
@@ -208,20 +235,29 @@ def main():
     # Meanwhile the hook learns each service's pauses, and clocks and caches settle.
     for programs in dict.fromkeys(tuple(programs) for programs in arms.values() if len(programs) > 1):
         rig.say("warm:", brief(stage.block(programs, options.warm, options.seed)))
-    fit(options, arms)
+    fit(options, arms, stage)
     order, blocks, clocks = Order(arms, options.seed), {arm: [] for arm in arms}, {arm: [] for arm in arms}
     for number in rounds.numbers(options):
         for arm in order.round():
-            begin = time.time() + LEAD
+            if options.case == "power":
+                stage.limit_training(limit_of(options, arm, gpu_us))
+            begin = time.time() + stage.lead
             told = stage.block(arms[arm], seconds_of(options, arm), 1000 * options.seed + number)
             blocks[arm].append(told)
-            clocks[arm].append(stage.clocks.between(begin, time.time() - TAIL))
+            clocks[arm].append(stage.clocks.between(begin, time.time() - stage.tail))
             rig.say(f"round {number} {arm:14}", brief(told))
         # Written after each round, because the run may be interrupted.
         result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores, "clocks": clocks}
+        if options.case == "power" and blocks["alone"]:
+            result |= decode_power.result(blocks, result["rows"], clocks)
+            for arm, row in result.get("clock", {}).get("arms", {}).items():
+                if "p99_of_alone" in row.get("fitted", {}) and row["of_left"] is not None:
+                    result["goals"][f"{arm}: time per token p99 of alone at the clock alone"] = f"{row['fitted']['p99_of_alone']:.3f}, at most 1.020: {'met' if row['fitted']['p99_of_alone'] <= 1.02 else 'NOT MET'}"
         # Without grants the hook was not active.
         result["ok"] = result["ok"] and all(result["grants"].values())
         rig.write(options.name, result)
+    for line in result.get("curve", []):
+        rig.say(line)
     for goal, told in result["goals"].items():
         rig.say(f"{goal}: {told}")
     stage.stop()

@@ -4,7 +4,7 @@ import statistics
 
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 # The arms that the others are compared with, and those that repeat them.
-BASE = {"graph": {"decode": "alone"}, "eager": {"decode": "alone"}, "two-services": {"decode": "decode-alone", "resnet": "resnet-alone"}}
+BASE = {"graph": {"decode": "alone"}, "eager": {"decode": "alone"}, "power": {"decode": "alone"}, "two-services": {"decode": "decode-alone", "resnet": "resnet-alone"}}
 
 
 def kind(program):
@@ -125,6 +125,11 @@ def goals(options, rows):
             goal(f"{arm}: time per token p99 of alone", value(arm, *p99), 1.0 + noise("alone2", *p99))
             goal(f"{arm}: first token p99 of alone", value(arm, *first), 1.05)
             goal(f"{arm}: training of what is left", value(arm, "be", "of_left"), 0.97, at_most=False)
+    elif options.case == "power":
+        for arm in rows:
+            if arm == "auto" or arm.startswith("limit-"):
+                goal(f"{arm}: time per token p99 of alone", value(arm, "decode", "token", "p99_of_alone"), 1.02)
+                goal(f"{arm}: training of what is left", value(arm, "be", "of_left"), 0.93, at_most=False)
     elif options.case == "eager":
         p99, kept, stock = ("decode", "token", "p99"), value("auto", "be", "kept"), value("stock", "be", "kept")
         if value("stock", *p99) and value("auto", *p99):

@@ -84,6 +84,9 @@ PARTS = {
         script("serve.py", "--arms", *"be-alone alone-random plain1-random auto1-random light-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
         110, 170, quiet=True, sim=(*SHORT, "--short-requests", 30)),
     "decode-graph": Part(script("decode.py", "graph", "--warm", 14), 250, 450, quiet=True, sim=DECODE_SHORT),
+    "decode-power": Part(
+        script("decode.py", "power", "--rounds", 10, "--seconds", 2.2, "--name", "decode-power"), 280, 280, quiet=True,
+        sim=(*SHORT, "--rounds", 2, "--seconds", 1.2, "--tokens", 12, "--warm", 1)),
     "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
@@ -102,6 +105,9 @@ PARTS = {
     "waiting": Part(script("waiting.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1)),
     "neighbours": Part(script("neighbours.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 30)),
     "short-requests": Part(script("short_requests.py"), 420, 560, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 60, "--warm", 60)),
+    "replay": Part(
+        script("replay.py"), 235, 240, quiet=True,
+        sim=(*SHORT, "--rounds", 2, "--seconds", 1, "--short", 0.5, "--calibrate", 2, "--warm", 1)),
     "energy": Part(script("energy.py"), 200, 360, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--training-seconds", 3)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),

@@ -184,13 +184,20 @@ class Manager:
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-gpu-")
         folder = pathlib.Path(self.folder.name)
         self.socket = folder / "manager.sock"
-        text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
-        (folder / "resources.yaml").write_text(text)
+        self.resources = folder / "resources.yaml"
+        self.define(clients)
         self.metrics_at = free_address()
-        command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", folder / "resources.yaml"]
-        command += ["--metrics", self.metrics_at, *extra, *inspection_flags(extra)]
+        command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", self.resources]
+        command += ["--metrics", self.metrics_at, *extra, *node_flags(extra)]
         self.child = Child("pod-manager", command)
         wait_for_socket(self.socket, self.child)
+
+    def define(self, clients):
+        """Writes the resource file. A manager that runs reads it again."""
+        text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
+        part = self.resources.with_suffix(".part")
+        part.write_text(text)
+        os.replace(part, self.resources)
 
     def env(self, client, **more):
         """Environment of a program under the hook, as the client of that name."""
@@ -234,15 +241,15 @@ def scrape(address):
 VIOLATIONS = {}
 
 
-def inspection_flags(flags):
-    """With ADOPT=auto in the environment (as root) a manager inspects its processes, as the chart's default has it."""
-    if os.environ.get("ADOPT") != "auto":
-        return []
+def node_flags(flags):
+    """Flags of a manager that depend on the machine: which GPU it has, as NVML readings need to know beside other GPUs. With ADOPT=auto in the
+    environment (as root) it also inspects its processes, as the chart's default has it."""
+    adopts = ["--adopt=auto"] if os.environ.get("ADOPT") == "auto" else []
     if "--controls=simulated" in flags:
-        return ["--adopt=auto"]
+        return adopts
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     asked = subprocess.run(["nvidia-smi", "-i", gpu, "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False)
-    return ["--adopt=auto", "--gpu-uuid", asked.stdout.strip()] if asked.returncode == 0 else []
+    return [*adopts, "--gpu-uuid", asked.stdout.strip()] if asked.returncode == 0 else []
 
 
 def wait_for_socket(path, child, seconds=10.0):
@@ -347,7 +354,7 @@ def python(name, *arguments):
 
 
 # On the simulator there is no PyTorch: substitutes on the driver API with the same messages.
-STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_pair.py": "driver_pair.py"}
+STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_generate.py": "driver_generate.py", "torch_pair.py": "driver_pair.py"}
 
 
 class Gpu:

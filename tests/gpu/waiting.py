@@ -47,6 +47,7 @@ class Program:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these kinds of commands")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3.0, help="an arm")
     parser.add_argument("--seed", type=int, default=1)
@@ -59,7 +60,7 @@ def main():
     waiting, busy = (pathlib.Path(folder.name) / name for name in ("waiting", "busy"))
     for program in (waiting, busy):
         rig.compile(PROGRAMS / f"{program.name}.c", program, driver)
-    arms = [f"{arm} {kind}" for arm in ("alone", "bare", "sluice") for kind in KINDS]
+    arms = [f"{arm} {kind}" for arm in ("alone", "bare", "sluice") for kind in options.kinds]
     order, rates = Order(arms, options.seed), {name: [] for name in arms}
     neighbour_alone = one_arm(options, [busy, 1000, 50], gpu.plain(), None, None)[0]
     for _ in rounds.numbers(options):

@@ -37,6 +37,7 @@ class Results:
             self.load("serve-auto-inspection")["rows"],
             self.load("serve-auto-9bee136e")["rows"],
             self.load("serve-auto-0db465c8")["rows"],
+            self.load("serve-auto-6a61e675")["rows"],
             *(self.part("core-processes", "serve-auto", f"serve_auto_{build}")["rows"] for build in ("a1f25260", "3bf85530")),
         ]
 

@@ -23,7 +23,6 @@ mod linger;
 mod predicted;
 mod preparation_estimate;
 mod request;
-mod slo_feedback;
 mod state;
 mod switch_cost;
 mod tested;
@@ -44,7 +43,6 @@ pub use contexts::{ContextState, HoldContexts};
 pub use linger::Linger;
 pub use preparation_estimate::ExpectedTime;
 pub use request::{HoldLimits, HoldPlan, HoldRefusal, Settings, Trigger};
-pub use slo_feedback::SloFeedback;
 pub use state::HoldKernelState;
 pub use switch_cost::HoldTimes;
 pub use wakeup_latency::WakeupLatency;
@@ -83,8 +81,6 @@ pub struct HoldKernels {
     copies_by_kernel_until_ns: AtomicU64,
     /// A kernel has made a copy, which the state does not know yet.
     made_copy_by_kernel: AtomicBool,
-    /// The client's latency goal when a request was last measured; 0: none.
-    slo_ns: AtomicU64,
     state: Mutex<HoldKernelState>,
 }
 
@@ -98,7 +94,6 @@ impl HoldKernels {
             context_wait_ended_ns: AtomicU64::new(0),
             copies_by_kernel_until_ns: AtomicU64::new(0),
             made_copy_by_kernel: AtomicBool::new(false),
-            slo_ns: AtomicU64::new(0),
             state: Mutex::new(HoldKernelState::new(settings)),
         }
     }
@@ -202,14 +197,6 @@ impl HoldKernels {
         };
         let launches = launches();
         self.with(|state| state.work_finished(now_ns, end, launches))
-    }
-
-    /// Records how long a request took, for a client with a latency goal of `slo_ns`; 0: it has none.
-    pub fn request_measured(&self, lasted_ns: u64, slo_ns: u64) {
-        if slo_ns != 0 || self.slo_ns.swap(slo_ns, Relaxed) != 0 {
-            self.slo_ns.store(slo_ns, Relaxed);
-            self.with(|state| state.request_measured(lasted_ns, slo_ns));
-        }
     }
 
     /// Disables hold kernels for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.

@@ -35,7 +35,10 @@ fn main() {
             return run(Config::for_agent(socket, control, "GPU-test")).unwrap();
         }
         setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS / 2, DESCRIPTORS).unwrap();
-        run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
+        let policy = directory.join("policy.yaml");
+        let policy_file = policy.exists().then_some(policy);
+        run(Config { policy_file, ..Config::new(directory.join("gpu.sock"), directory.join("resources")) })
+            .unwrap();
         return sluice_daemon::log::flush();
     }
     // A tool that lists tests finds none here.
@@ -49,6 +52,7 @@ fn main() {
     requests_are_answered_although_the_log_is_not_read();
     one_client_cannot_take_all_descriptors();
     sighup_reads_the_resource_file_again();
+    sighup_reads_the_policy_file_again();
     sighup_leaves_the_agents_manager_as_it_is();
     next_manager_leaves_nothing_of_a_killed_one();
     next_manager_of_the_agent_leaves_nothing_of_a_killed_one();
@@ -102,6 +106,26 @@ fn sighup_reads_the_resource_file_again() {
         until(&mut manager, "both mistakes are logged", logged);
         assert_eq!(memory_limit(&socket), Some(2048));
     }
+    manager.send(Signal::SIGTERM);
+    assert!(manager.ends_in_order());
+}
+
+/// The same of the policy file.
+fn sighup_reads_the_policy_file_again() {
+    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (file, link) = (directory.path().join("policy.yaml"), elsewhere.path().join("link"));
+    fs::write(directory.path().join("resources"), "1\nbe-a 0.3 1.0 1024\n").unwrap();
+    fs::write(&file, "preemption: { scheduling: { quantum_ms: 40 } }\n").unwrap();
+    fs::hard_link(&file, &link).unwrap();
+    let log = elsewhere.path().join("log");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.env(SERVE, directory.path()).env("RUST_LOG", "info");
+    let mut manager = Manager::spawn(command.stderr(File::create(&log).unwrap()));
+    manager.until_it_serves(&directory.path().join("gpu.sock"));
+    fs::write(&link, "preemption: { scheduling: { quantum_ms: 50 } }\n").unwrap();
+    manager.send(Signal::SIGHUP);
+    let is_read = || fs::read_to_string(&log).unwrap().contains("policy file read anew");
+    until(&mut manager, "the policy file is read", is_read);
     manager.send(Signal::SIGTERM);
     assert!(manager.ends_in_order());
 }

@@ -17,6 +17,8 @@ pub enum PolicyName {
     Edf,
     /// The best class first, round robin inside it.
     Priority,
+    /// The same, but a request whose `slo` allows it waits for the end of a burst that runs (seed 002 §5.2.4).
+    SloThenEnergy,
     /// Round robin with a time slice that is ten times longer with each better class (seed 002 §5.2.1).
     Exponential,
     /// The driver's round robin.
@@ -25,7 +27,24 @@ pub enum PolicyName {
 
 impl PolicyName {
     /// Every policy.
-    pub const ALL: [Self; 9] = {
+    pub const ALL: [Self; 10] = {
+        use PolicyName::*;
+        [
+            Sluice,
+            SluiceWithHolds,
+            Gemini,
+            Credit,
+            Fair,
+            Edf,
+            Priority,
+            Exponential,
+            TimeSlicing,
+            SloThenEnergy,
+        ]
+    };
+
+    /// Those of a scenario that names none. [`Self::SloThenEnergy`] differs from [`Self::Priority`] only with an `slo`.
+    pub const DEFAULT: [Self; 9] = {
         use PolicyName::*;
         [Sluice, SluiceWithHolds, Gemini, Credit, Fair, Edf, Priority, Exponential, TimeSlicing]
     };
@@ -41,6 +60,7 @@ impl PolicyName {
             Self::Fair => "fair",
             Self::Edf => "edf",
             Self::Priority => "priority",
+            Self::SloThenEnergy => "slo-then-energy",
             Self::Exponential => "exponential-slices",
             Self::TimeSlicing => "time-slicing",
         }

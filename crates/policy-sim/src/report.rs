@@ -90,6 +90,8 @@ pub struct Report {
     pub events: u64,
     /// Changes of the context that the GPU has.
     pub switches: u64,
+    /// Those of them that interrupted a burst.
+    pub preemptions: u64,
     /// Time that these changes took, nanoseconds.
     pub switching_ns: u64,
     /// Time in which the GPU did nothing.

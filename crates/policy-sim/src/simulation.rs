@@ -103,7 +103,10 @@ impl<'a> Simulation<'a> {
             let gpu = &self.scenario.gpu;
             let cost = match self.loaded {
                 None => gpu.load_ns,
-                Some(loaded) if self.demands[loaded].ready => gpu.preempt_ns,
+                Some(loaded) if self.demands[loaded].ready => {
+                    self.report.preemptions += u64::from(self.demands[loaded].started);
+                    gpu.preempt_ns
+                }
                 Some(_) => {
                     let idle_ns = self.idle_since.map_or(0, |since| self.now - since);
                     gpu.switch_ns.saturating_sub(idle_ns).max(gpu.load_ns.min(gpu.switch_ns))

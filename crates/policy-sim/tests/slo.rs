@@ -1,4 +1,4 @@
-//! Short requests at random times beside a training: the tables of docs/design/slo.md, its bars, and steps of load and goal.
+//! Short requests at random times beside a training: the tables of docs/design/slo.md, its bars, and steps of the load.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use sluice_policy_sim::scenario::{Arrivals, HostTimes};
@@ -25,11 +25,6 @@ fn launches_first() -> Scenario {
 /// The same on a GPU that switches in this time.
 fn switches_in(us: u64, mut scenario: Scenario) -> Scenario {
     (scenario.gpu.preempt_ns, scenario.gpu.switch_ns) = (us * US, us * US);
-    scenario
-}
-
-fn without_slo(mut scenario: Scenario) -> Scenario {
-    scenario.clients[0].slo_ns = 0;
     scenario
 }
 
@@ -99,30 +94,24 @@ fn table_of_linger_times() {
             let report = held(&lingers(us, scenario.clone()));
             rows.push(format!("| {name} | {us} µs | {} |", cells(&report)));
         }
-        rows.push(format!(
-            "| {name} | learned, no `slo` | {} |",
-            cells(&held(&without_slo(scenario.clone())))
-        ));
-        rows.push(format!("| {name} | learned, `slo: 0.6ms` | {} |", cells(&held(&scenario))));
+        rows.push(format!("| {name} | learned | {} |", cells(&held(&scenario))));
     }
     page_has("slo", &rows);
 }
 
 #[test]
-fn without_a_goal_the_p99_is_below_1_8_times_alone_and_best_effort_keeps_what_it_had_within_two_points() {
+fn p99_is_below_1_8_times_alone_and_best_effort_keeps_what_it_had_within_2_5_points() {
     for scenario in [launches_first(), copies_first(), switches_in(150, launches_first())] {
-        let scenario = without_slo(scenario);
         let (alone, report, before) =
             (alone(scenario.clone()), held(&scenario), held(&lingers(0, scenario.clone())));
         let ratio = |report: &Report| report.clients[0].p99_ms / alone.clients[0].p99_ms;
         assert!(ratio(&report) < 1.8 && ratio(&before) > 1.8, "{} before {}", ratio(&report), ratio(&before));
-        assert!(report.clients[1].share > before.clients[1].share - 0.02);
+        assert!(report.clients[1].share > before.clients[1].share - 0.025);
     }
 }
 
 #[test]
-fn with_a_goal_of_0_6_ms_best_effort_keeps_0_8_and_all_but_one_percent_meet_it_where_the_switch_is_short_or_hidden()
- {
+fn best_effort_keeps_0_8_and_all_but_one_percent_take_0_6_ms_at_most_where_the_switch_is_short_or_hidden() {
     for (scenario, least) in [
         (copies_first(), 0.99),
         (switches_in(150, launches_first()), 0.99),
@@ -133,19 +122,6 @@ fn with_a_goal_of_0_6_ms_best_effort_keeps_0_8_and_all_but_one_percent_meet_it_w
         let (within, kept) = (report.clients[0].part_within(SLO_NS), report.clients[1].share);
         assert!(within >= least && kept >= 0.8, "{within} {kept}");
     }
-}
-
-#[test]
-fn goal_makes_hold_kernels_linger_over_gaps_that_do_not_pay_without_it() {
-    let mut scenario = launches_first();
-    scenario.workloads[0].service.host.before_ns = 40 * US;
-    scenario.workloads[0].service.burst_ns -= 20 * US;
-    let within = |scenario: &Scenario| held(scenario).clients[0].part_within(SLO_NS);
-    let (with, without) = (within(&scenario), within(&without_slo(scenario.clone())));
-    let rows = [("`slo: 0.6ms`", &scenario), ("no `slo`", &without_slo(scenario.clone()))]
-        .map(|(name, scenario)| format!("| {name} | {} |", cells(&held(scenario))));
-    assert!(with > without + 0.02, "{with} {without}");
-    page_has("slo", &rows);
 }
 
 /// A service whose requests come at these rates, each for 40 s.
@@ -209,20 +185,4 @@ fn step_of_the_load_settles_within_20_s_and_stays_within_10_percent() {
         };
         assert!(mean(42..47) > mean(60..80) - 0.02, "{:?}", &parts[40..60]);
     }
-}
-
-#[test]
-fn step_of_the_goal_settles_within_20_s_and_stays_within_10_percent() {
-    let mut scenario = launches_first();
-    scenario.workloads[0].service.host.before_ns = 40 * US;
-    scenario.clients[0].slo_ns = 5_000 * US;
-    scenario.workloads[0].slo_steps = vec![(40 * S, SLO_NS), (80 * S, 5_000 * US)];
-    scenario.span_ns = 120 * S;
-    let report = held(&scenario);
-    assert_settles(&report);
-    let parts: Vec<f64> = by_second(&report).into_iter().map(|(_, part)| part).collect();
-    let mean =
-        |seconds: std::ops::Range<usize>| parts[seconds.clone()].iter().sum::<f64>() / seconds.len() as f64;
-    let [before, with, after] = [20..40, 50..80, 100..120].map(mean);
-    assert!(with > before + 0.01 && with > after + 0.01, "{before} {with} {after}");
 }

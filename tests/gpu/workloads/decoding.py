@@ -2,9 +2,10 @@
 standard input.
 
 Each line is answered with one JSON line:
-  serve <start> <seconds> <rate> <seed> <api>
+  serve <start> <seconds> <rate> <seed> <api> [<probe>]
       the requests of the arrival trace <seed> (Poisson, <rate> a second) from the Unix time <start> on; with <api> 1 each request
-      is announced by sluice_request_begin and ended by sluice_request_end
+      is announced by sluice_request_begin and ended by sluice_request_end; with <probe> 1 the SM clock is measured after each request's
+      first token and after its last one, which is not part of a token's time
   tokens <start> <seconds>
       tokens back to back, without prefills: their median and mean time
   gpu <times>
@@ -55,9 +56,9 @@ def is_hooked():
     return hasattr(ctypes.CDLL(None), "sluice_hint")
 
 
-def serve(service, start, seconds, rate, seed, api):
+def serve(service, start, seconds, rate, seed, api, probe=False):
     begin = time.perf_counter() + (start - time.time())
-    held, codes, requests, tokens_us, checksum, last = holds.counts(), {}, [], [], 0, begin
+    held, codes, requests, tokens_us, checksum, last, clocks = holds.counts(), {}, [], [], 0, begin, []
     for number, at in enumerate(arrivals(seconds, rate, seed)):
         due = begin + at
         wait_until(due)
@@ -67,12 +68,17 @@ def serve(service, start, seconds, rate, seed, api):
         answer = [service.prefill(number)]
         first = last = time.perf_counter()
         took = []
+        if probe:
+            clocks.append([service.clock_mhz()])
+            last = time.perf_counter()
         for _ in range(service.tokens):
             service.enqueue_token()
             answer.append(service.wait())
             now = time.perf_counter()
             took.append(round((now - last) / MICROSECOND, 1))
             last = now
+        if probe:
+            clocks[-1].append(service.clock_mhz())
         if api:
             api[1]()
         tokens_us += took
@@ -80,7 +86,7 @@ def serve(service, start, seconds, rate, seed, api):
         requests.append([round(1000 * at, 2), round((first - due) / MICROSECOND), round((last - due) / MICROSECOND), max(took)])
     return {
         "tokens_us": tokens_us, "requests": requests, "requests_are": "due ms, first token us after that, last token us after that, longest token us",
-        "checksum": checksum, "seconds": seconds, "behind_s": max(0.0, last - begin - seconds), "request_api": codes, "holds": holds.since(held),
+        "checksum": checksum, "seconds": seconds, "behind_s": max(0.0, last - begin - seconds), "request_api": codes, "holds": holds.since(held), "clocks_mhz": clocks,
     }
 
 
@@ -141,8 +147,8 @@ def run(service, about):
             return
         numbers = [float(word) for word in words]
         if name == "serve":
-            start, seconds, rate, seed, by_api = numbers
-            told = serve(service, start, seconds, rate, int(seed), api if by_api else None)
+            start, seconds, rate, seed, by_api, *probe = numbers
+            told = serve(service, start, seconds, rate, int(seed), api if by_api else None, bool(probe and probe[0]))
         elif name == "tokens":
             told = back_to_back(service, *numbers)
         else:

@@ -69,6 +69,11 @@ class Service:
     def rewind(self):
         pass
 
+    def clock_mhz(self):
+        """The simulator's GPU has no clock that changes."""
+        self.wait()
+        return 1980.0
+
     def prefill_gpu_us(self):
         return PREFILL_KERNELS * PREFILL_US
 

@@ -44,7 +44,7 @@ def torch_like(driver, stream):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", choices=["resnet50", "transformer", "light"])
+    parser.add_argument("workload", choices=["resnet50", "transformer", "lora", "light"])
     parser.add_argument("--batch", type=int)
     parser.add_argument("--staged", action="store_true")
     parser.add_argument("--own-stream", action="store_true", help="as torch_model.py; this program always works on a stream of its own")

@@ -12,6 +12,8 @@ import decoding
 PROMPT, PROMPTS = 256, 64
 # Cycles of a kernel that occupies the stream until the host has launched what is to be timed: about 20 ms.
 DELAY_CYCLES = 40_000_000
+# Cycles of the kernel whose time shows the SM clock, and of the one before, during which the host launches it: 100 and 40 us.
+PROBE_CYCLES, PROBE_DELAY_CYCLES = 200_000, 80_000
 
 
 class Service:
@@ -74,6 +76,15 @@ class Service:
         self.events[1].record()
         self.stream.synchronize()
         return 1000 * self.events[0].elapsed_time(self.events[1])
+
+    def clock_mhz(self):
+        """The SM clock now: the GPU's time of a kernel that waits for a number of the clock's cycles."""
+        torch.cuda._sleep(PROBE_DELAY_CYCLES)
+        self.events[0].record()
+        torch.cuda._sleep(PROBE_CYCLES)
+        self.events[1].record()
+        self.stream.synchronize()
+        return round(PROBE_CYCLES / (1000 * self.events[0].elapsed_time(self.events[1])), 1)
 
     def prefill_gpu_us(self):
         return self.gpu_us(self.enqueue_prefill)

@@ -1,5 +1,6 @@
 """PyTorch workloads behind window.py: resnet50 (training), compiled (a torch.compile transformer, training), graph (CUDA graph replay),
-transformer (the network of torch_decode.py, training with texts of 1024 tokens), light (kernels that take the GPU and little power)."""
+transformer (the network of torch_decode.py, training with texts of 1024 tokens), lora (adapters of a frozen Llama of transformers, training),
+light (kernels that take the GPU and little power)."""
 
 import argparse
 
@@ -71,11 +72,17 @@ def transformer(batch):
     return decoder.training(batch), 2
 
 
+def lora(batch):
+    import llama
+
+    return llama.training(batch), 2
+
+
 def sleeping(batch):
     return light.steps(torch), 2
 
 
-WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1), "transformer": (transformer, 8), "light": (sleeping, 1)}
+WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1), "transformer": (transformer, 8), "lora": (lora, 8), "light": (sleeping, 1)}
 
 
 def main():
@@ -85,6 +92,9 @@ def main():
     parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
     parser.add_argument("--own-stream", action="store_true", help="work on a stream of its own instead of the default stream, which XSched does not schedule")
     options = parser.parse_args()
+    if options.workload == "lora":
+        # Loads transformers, which takes seconds.
+        import llama  # noqa: F401
     if options.staged:
         window.stand_by(torch)
     if options.own_stream:

@@ -46,9 +46,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     fn report_latency(&self, measured: Measured) {
         self.link.report_latency(measured);
-        if let Measured::Request(ns) = measured {
-            self.hold_kernels.request_measured(ns, self.link.slo_ns());
-        }
     }
 
     /// Begins a wait of a thread for an event.

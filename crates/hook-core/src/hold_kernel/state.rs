@@ -9,7 +9,6 @@ use super::request::{
     ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings,
     Trigger,
 };
-use super::slo_feedback::SloFeedback;
 use super::switch_cost::{HoldTimes, SwitchCost};
 use super::tested::{BenefitTests, Tested};
 use super::whole_request::{BurstEnd, Idleness};
@@ -46,7 +45,6 @@ pub struct HoldKernelState {
     pub(super) words: Option<HoldWords>,
     pub(super) activity: Activity,
     pub(super) linger: Linger,
-    pub(super) slo_feedback: SloFeedback,
     /// Between the end of a burst and the next call.
     pub(super) idleness: Option<Idleness>,
     /// The program has marked the begin of a request and not its end.
@@ -78,7 +76,6 @@ impl HoldKernelState {
             words: None,
             activity: Activity::default(),
             linger: Linger::default(),
-            slo_feedback: SloFeedback::default(),
             idleness: None,
             is_explicit: false,
             ticket: 0,

@@ -123,10 +123,12 @@ fn request_without_a_launch_gets_no_second_hold_kernel_until_work_has_finished()
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::AlreadyBegun));
     server.launch();
     server.finish();
-    // One of the two requests is a sample without a hold kernel.
+    // One of the two requests is a sample without a hold kernel. Neither continues the one before it.
+    server.now += MS;
     let next = server.begin(Trigger::Copy, 0).or_else(|_| {
         server.launch();
         server.finish();
+        server.now += MS;
         server.begin(Trigger::Copy, 0)
     });
     assert!(next.expect("armed again").ticket > first.ticket);

@@ -11,7 +11,6 @@ use super::copies::CopyChoice;
 use super::request::{
     ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, MAX_STILL_NS, Phase, Request, Trigger,
 };
-use super::slo_feedback::SloFeedback;
 use super::state::HoldKernelState;
 use super::tested::Tested;
 use super::words::HoldWords;
@@ -191,7 +190,7 @@ impl HoldKernelState {
         if !self.settings.whole_requests {
             return 0;
         }
-        self.linger.ns(self.switches_ns(), self.slo_feedback.weight())
+        self.linger.ns(self.switches_ns())
     }
 
     /// Whether hold kernels stay for a part of the time of a switch there and back, so that a request which has waited for the one before
@@ -199,14 +198,6 @@ impl HoldKernelState {
     pub(super) fn lingers_shortly(&self) -> bool {
         let linger_ns = self.linger_ns();
         linger_ns > 0 && (linger_ns as f64) < self.switches_ns().floor()
-    }
-
-    /// Records how long a request took, for a client with a latency goal of `slo_ns`; 0: it has none.
-    pub fn request_measured(&mut self, lasted_ns: u64, slo_ns: u64) {
-        match slo_ns {
-            0 => self.slo_feedback = SloFeedback::default(),
-            _ => self.slo_feedback.learn(lasted_ns > slo_ns),
-        }
     }
 
     /// The time of a switch to another process and back.

@@ -67,6 +67,12 @@ pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> promethe
         let help = "Readings of the memory of processes that the driver reports, by outcome";
         families.counter(name, help, &labels)?.inc_by(*count as f64);
     }
+    for (outcome, count) in &snapshot.policy_reloads {
+        let name = "sluice_manager_policy_reloads_total";
+        let labels = [own.as_slice(), &[("outcome", outcome.as_str())]].concat();
+        let help = "New texts of the pod-manager's policy file, by outcome: applied, or refused because of a mistake";
+        families.counter(name, help, &labels)?.inc_by(*count as f64);
+    }
     snapshot.steering.as_ref().map_or(Ok(()), |reported| add_scheduling(families, &own, reported))
 }
 

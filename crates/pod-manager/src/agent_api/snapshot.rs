@@ -34,6 +34,7 @@ impl AgentApi {
             event_loop: Some(metrics.rounds()),
             idle_energy_joules: metrics.idle_energy_joules.get(),
             memory_readings: metrics.memory_readings.by_label(),
+            policy_reloads: metrics.policy_reloads.by_outcome(),
             log_lines_dropped: sluice_daemon::log::dropped_lines(),
             steering: Some(Steering {
                 gate_changes: metrics.stream_gates.to_proto(),

@@ -63,8 +63,9 @@ fn file_takes_precedence_over_a_flag() {
 }
 
 #[test]
-fn each_kind_of_value_reaches_its_policy() {
+fn each_setting_reaches_its_policy() {
     let text = "\
+---
 preemption:
   timeslice: { be_task_us: 200, lc_task_us: 5e5, lc_shared_us: 2000 }
   gates:
@@ -72,15 +73,28 @@ preemption:
     idle_us: 700
     open_share: 0.1
   scheduling:
+    quantum_ms: 60
+    first_grant_ms: 21
     shortest_grant_ms: 2.5
+    longest_grant_ms: 150
+    limit_period_ms: 300
     grants_at_once: 2
+    return_timeout_ms: 1500
+    short_pause_ms: 35
 ";
+    let keys = |path: &&str| text.contains(&format!("{path}:"));
+    assert!(SETTINGS.iter().all(|setting| setting.path.iter().all(keys)));
     let policies = base().with_policy(text).unwrap().policies();
     let slices = policies.channel_groups;
     assert_eq!((slices.best_effort_slice_us, slices.long_us, slices.shared_us), (200, 500_000, 2_000));
     assert_eq!(policies.gated, GatedProcesses::All);
     assert_eq!((policies.gates.idle_ns, policies.gates.least_open.ppm()), (700_000, 100_000));
-    assert_eq!((policies.ledger.quota.min_ns, policies.ledger.capacity), (2_500_000, 2));
+    let ledger = policies.ledger;
+    let quota = ledger.quota;
+    let quotas = [quota.base_ns, quota.min_ns, quota.cap_ns, quota.limit_period_ns];
+    assert_eq!(quotas, [21_000_000, 2_500_000, 150_000_000, 300_000_000]);
+    let times = [ledger.quantum_ns, ledger.return_timeout_ns, ledger.idle_credit_ns];
+    assert_eq!((ledger.capacity, times), (2, [60_000_000, 1_500_000_000, 35_000_000]));
     // Helm writes false for a bare `off`.
     let off = |word: &str| base().with_policy(&format!("preemption: {{ gates: {{ processes: {word} }} }}"));
     assert_eq!(off("false").unwrap().gates, GatedProcesses::Off);

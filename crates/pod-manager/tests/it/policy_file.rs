@@ -1,5 +1,6 @@
 //! The policy file changes under a running manager.
 
+use crate::support::agent::Agent;
 use crate::support::driver::Call;
 use crate::support::group_processes::{process_with_groups, quiet, worked, works};
 use crate::support::hook::Hook;
@@ -83,6 +84,24 @@ fn policy_with_mistakes_changes_nothing_and_is_counted() {
 }
 
 #[test]
+fn agent_reads_how_often_a_policy_was_applied_and_refused() {
+    let world = World::for_agent(|config| {
+        let file = config.socket.with_file_name("policy.yaml");
+        fs::write(&file, grants(20)).unwrap();
+        config.policy_file = Some(file);
+    });
+    let file = world.config.policy_file.clone().unwrap();
+    let mut agent = Agent::connect(&world);
+    for first_ms in [30, 40] {
+        apply(&world, &file, &grants(first_ms));
+    }
+    replace(&file, "preemption: 7\n");
+    until("the mistake is counted", || reloads(&world, "refused") == 1.0);
+    let expected = [("applied".to_owned(), 2), ("refused".to_owned(), 1)];
+    assert_eq!(agent.snapshot().policy_reloads, expected.into());
+}
+
+#[test]
 fn manager_does_not_start_with_a_wrong_policy_file() {
     let (mut world, file) = world_with("");
     world.stop();
@@ -125,6 +144,25 @@ fn gates_begin_and_end_with_the_policy() {
     apply(&world, &file, &gates("auto"));
     until("the gates are closed", closed);
     apply(&world, &file, &gates("off"));
+    until("the gates are open", || !closed());
+}
+
+#[test]
+fn gates_open_after_the_idle_time_of_the_new_policy() {
+    let gates = |idle_us| {
+        format!("preemption: {{ gates: {{ processes: auto, idle_us: {idle_us}, open_share: 0 }} }}\n")
+    };
+    let (world, file) = world_with(&gates(500));
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    let closed = || be.page().gate_word() & grant::GATE_CLOSED != 0;
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", closed);
+    apply(&world, &file, &gates(20_000));
+    world.clock.advance(3 * MS);
+    lc.becomes(false, world.clock.now());
+    world.advance(10 * MS);
+    assert!(closed(), "the earlier policy would have opened them");
+    world.advance(10 * MS);
     until("the gates are open", || !closed());
 }
 

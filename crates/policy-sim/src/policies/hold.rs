@@ -3,14 +3,10 @@
 
 use super::{Demand, HostPhase};
 use crate::scenario::{Gpu, Workload};
-use sluice_hook_core::hold_kernel::{ArrivalPredictor, Linger, SloFeedback};
-use sluice_hook_core::latency::{CallKind, LatencyMeter, Measured, StepEnd};
+use sluice_hook_core::hold_kernel::{ArrivalPredictor, Linger};
 
 /// A request that is late is waited for at least this long, as by the hook.
 const LATENESS_NS: f64 = 400_000.0;
-
-/// The thread that makes the requests.
-const THREAD: u32 = 1;
 
 /// The holds of one client.
 #[derive(Debug)]
@@ -25,11 +21,6 @@ pub(super) struct Holds {
     linger_ns: u64,
     /// Until when it stays after the last wait.
     lingers_until: u64,
-    latency: LatencyMeter,
-    feedback: SloFeedback,
-    slo_ns: u64,
-    /// Later goals, the next one last.
-    slo_steps: Vec<(u64, u64)>,
     /// Time of a switch to the client, and of one there and back.
     preempt_ns: u64,
     switches_ns: f64,
@@ -38,7 +29,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    pub(super) fn new(slo_ns: u64, workload: &Workload, gpu: Gpu) -> Self {
+    pub(super) fn new(workload: &Workload, gpu: Gpu) -> Self {
         Self {
             predictor: ArrivalPredictor::default(),
             planned: None,
@@ -46,10 +37,6 @@ impl Holds {
             fixed_linger_ns: workload.linger_ns,
             linger_ns: workload.linger_ns.unwrap_or(0),
             lingers_until: 0,
-            latency: LatencyMeter::default(),
-            feedback: SloFeedback::default(),
-            slo_ns,
-            slo_steps: workload.slo_steps.iter().rev().copied().collect(),
             preempt_ns: gpu.preempt_ns,
             switches_ns: (gpu.preempt_ns + gpu.switch_ns) as f64,
             calls: 0,
@@ -58,39 +45,22 @@ impl Holds {
     }
 
     /// Learns from the first call of a request and from the end of its wait.
-    pub(super) fn update(&mut self, demand: &Demand, now: u64) {
-        while let Some((_, slo_ns)) = self.slo_steps.pop_if(|(at, _)| *at <= now) {
-            self.slo_ns = slo_ns;
-        }
+    pub(super) fn update(&mut self, demand: &Demand) {
         let (returns, returned_at) = demand.returns;
         if self.returns != returns {
             self.returns = returns;
             self.lingers_until = returned_at + self.linger_ns;
-            self.latency.waited(THREAD, StepEnd::Waited, (returned_at, returned_at));
         }
         let (calls, called_at) = demand.calls;
         if self.calls != calls {
             self.calls = calls;
-            self.measure(called_at);
             self.plan(demand.arrived);
             if returns > 0 {
                 self.linger.learn(called_at - returned_at, self.switches_ns);
             }
-            let learned_ns = self.linger.ns(self.switches_ns, self.feedback.weight());
+            let learned_ns = self.linger.ns(self.switches_ns);
             self.linger_ns = self.fixed_linger_ns.unwrap_or(learned_ns);
         }
-    }
-
-    /// Measures the last request, as the hook does when the next call comes.
-    fn measure(&mut self, called_at: u64) {
-        let Self { latency, feedback, slo_ns, .. } = self;
-        latency.called(THREAD, CallKind::Work, called_at, &mut |measured| {
-            if let Measured::Request(ns) = measured
-                && *slo_ns > 0
-            {
-                feedback.learn(ns > *slo_ns);
-            }
-        });
     }
 
     fn plan(&mut self, arrived: u64) {

@@ -8,6 +8,7 @@ mod hold;
 mod priority;
 mod runlist;
 mod slices;
+mod slo_then_energy;
 mod sluice;
 
 use crate::policy_name::PolicyName;
@@ -88,6 +89,7 @@ pub(crate) fn build(name: PolicyName, scenario: &Scenario) -> Box<dyn Policy> {
         PolicyName::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
         PolicyName::Edf => Box::new(edf::EarliestDeadline::new(clients)),
         PolicyName::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
+        PolicyName::SloThenEnergy => Box::new(slo_then_energy::SloThenEnergy::new(scenario)),
         PolicyName::Exponential => Box::new(slices::Slices::exponential(clients)),
         PolicyName::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
     }

@@ -102,7 +102,7 @@ impl Sluice {
                 charged_at: START_NS,
                 is_held: false,
                 holds: (is_critical && with_holds)
-                    .then(|| Holds::new(entry.slo_ns, &scenario.workloads[index], scenario.gpu)),
+                    .then(|| Holds::new(&scenario.workloads[index], scenario.gpu)),
             });
         }
         let runlist = Runlist::new(vec![slice_ns; clients.len()]);
@@ -216,7 +216,7 @@ impl Policy for Sluice {
         for (index, demand) in demands.iter().enumerate() {
             let member = &mut self.members[index];
             let is_held = member.holds.as_mut().is_some_and(|holds| {
-                holds.update(demand, now);
+                holds.update(demand);
                 hold_at = hold_at.min(holds.next_event(now).unwrap_or(u64::MAX));
                 holds.is_active(now, demand)
             });

@@ -97,8 +97,6 @@ pub struct Workload {
     pub service: Service,
     /// How long hold kernels stay after a wait, instead of what the hook learns.
     pub linger_ns: Option<u64>,
-    /// Later goals of the client: from when, and the goal. Scenario files have none.
-    pub slo_steps: Vec<(u64, u64)>,
 }
 
 /// A time in which no policy decides: the manager is stopped, and the client that has the GPU keeps it.

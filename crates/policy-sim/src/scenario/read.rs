@@ -73,7 +73,7 @@ fn gpu(fields: &mut Fields<'_>) -> Gpu {
 fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
     let known = PolicyName::ALL.map(PolicyName::name).join(", ");
     let names = match top.value("policies") {
-        None => return PolicyName::ALL.to_vec(),
+        None => return PolicyName::DEFAULT.to_vec(),
         Some(Value::Sequence(names)) if !names.is_empty() => names,
         Some(other) => vec![other],
     };
@@ -109,7 +109,7 @@ fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
     }
     let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
     let linger_ns = fields.duration_if_given("linger");
-    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns, slo_steps: Vec::new() })
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns })
 }
 
 fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {

@@ -9,7 +9,7 @@ fn learned(gaps: impl IntoIterator<Item = u64>) -> Linger {
 }
 
 fn after(gaps: impl IntoIterator<Item = u64>) -> u64 {
-    learned(gaps).ns(SWITCHES_NS, 1)
+    learned(gaps).ns(SWITCHES_NS)
 }
 
 /// 600 gaps of 3 ms, of which one in `each` is of `short_us`.
@@ -31,32 +31,29 @@ fn long_gaps_or_short_ones_that_are_hardly_shorter_do_not() {
     let mut linger = Linger::default();
     (0..200).for_each(|_| linger.learn(20_000, SWITCHES_NS));
     (0..1_000).for_each(|_| linger.learn_interrupted());
-    assert_eq!(linger.ns(SWITCHES_NS, 1), 0);
+    assert_eq!(linger.ns(SWITCHES_NS), 0);
 }
 
 #[test]
 fn a_tenth_of_requests_that_follow_at_once_gets_a_short_linger_time() {
-    assert_eq!(one_in(10, 20).ns(SWITCHES_NS, 1), 37_500);
-    // Longer gaps cost more to bridge: that needs more of them, or a client that misses its latency goal.
-    assert_eq!([1, 2].map(|weight| one_in(10, 55).ns(SWITCHES_NS, weight)), [0, 75_000]);
-    assert_eq!(one_in(5, 55).ns(SWITCHES_NS, 1), 75_000);
+    assert_eq!(one_in(10, 20).ns(SWITCHES_NS), 37_500);
+    // Longer gaps cost more to bridge, so that needs more of them.
+    assert_eq!([40, 20, 10].map(|each| one_in(each, 55).ns(SWITCHES_NS)), [0, 75_000, 75_000]);
 }
 
 #[test]
 fn linger_time_is_longer_than_the_gaps_that_it_is_for_or_0() {
     for short_us in (0..300).step_by(5) {
-        for weight in [1, 2, 4] {
-            for each in [2, 3, 5, 10, 20, 50] {
-                let ns = one_in(each, short_us).ns(SWITCHES_NS, weight);
-                let bridges = ns as f64 > (short_us * 1_000) as f64 + MARGIN_NS;
-                assert!(ns == 0 || bridges, "{ns} for one gap in {each} of {short_us} µs");
-            }
+        for each in [2, 3, 5, 10, 20, 50] {
+            let ns = one_in(each, short_us).ns(SWITCHES_NS);
+            let bridges = ns as f64 > (short_us * 1_000) as f64 + MARGIN_NS;
+            assert!(ns == 0 || bridges, "{ns} for one gap in {each} of {short_us} µs");
         }
     }
 }
 
 #[test]
-fn requests_at_random_times_that_never_follow_at_once_do_not_linger_whatever_the_weight() {
+fn requests_at_random_times_that_never_follow_at_once_do_not_linger() {
     // Gaps of 3.3 ms on average, exponential, by inversion of a regular grid in another order.
     let gap_us = |at: u64| {
         let part = ((at * 377) % 610) as f64 / 610.0;
@@ -65,7 +62,5 @@ fn requests_at_random_times_that_never_follow_at_once_do_not_linger_whatever_the
             (-3_300.0 * (1.0 - part).ln()) as u64
         }
     };
-    for weight in [1, 2, 4] {
-        assert_eq!(learned((0..1_220).map(gap_us)).ns(SWITCHES_NS, weight), 0, "{weight}");
-    }
+    assert_eq!(learned((0..1_220).map(gap_us)).ns(SWITCHES_NS), 0);
 }

@@ -3,13 +3,11 @@
 use super::*;
 
 /// A service of which one request in `each` follows 15 µs after the one before, the others after 3 ms.
-fn learned(trigger: Trigger, each: u64, slo_ns: u64) -> Server {
+fn learned(trigger: Trigger, each: u64) -> Server {
     let mut server = Server::new();
     for at in 0..400 {
         server.now += if at % each == 0 { 15 * US } else { 3 * MS };
         serve(&mut server, trigger);
-        // Every tenth takes longer than 0.6 ms.
-        server.state.request_measured(if at % 10 == 0 { MS } else { 400 * US }, slo_ns);
     }
     server
 }
@@ -36,7 +34,7 @@ fn linger(mut server: Server, trigger: Trigger) -> Option<u64> {
 
 #[test]
 fn hold_kernel_stays_for_a_request_that_follows_at_once_and_ends_soon_after() {
-    let mut server = learned(Trigger::Copy, 8, 0);
+    let mut server = learned(Trigger::Copy, 8);
     server.now += 3 * MS;
     let hold = serve(&mut server, Trigger::Copy).expect("a hold kernel");
     let linger_ns = hold.linger_ns.expect("it stays");
@@ -50,22 +48,13 @@ fn hold_kernel_stays_for_a_request_that_follows_at_once_and_ends_soon_after() {
 
 #[test]
 fn hold_kernel_is_released_by_the_launch_if_hardly_any_request_follows_at_once() {
-    assert_eq!(linger(learned(Trigger::Copy, 40, 0), Trigger::Copy), None);
-}
-
-#[test]
-fn client_that_misses_its_goal_is_held_for_rarer_requests_and_not_any_more_without_a_goal() {
-    let mut server = learned(Trigger::Copy, 20, 600 * US);
-    assert!(server.state.linger_ns() > 0);
-    server.state.request_measured(MS, 0);
-    assert_eq!(server.state.linger_ns(), 0);
-    assert_eq!(learned(Trigger::Copy, 20, 10 * MS).state.linger_ns(), 0, "the goal is met");
+    assert_eq!(linger(learned(Trigger::Copy, 80), Trigger::Copy), None);
 }
 
 #[test]
 fn requests_that_begin_with_their_launch_get_a_hold_kernel_only_for_those_that_follow() {
-    assert!(linger(learned(Trigger::Launch, 8, 0), Trigger::Launch).is_some());
-    let mut server = learned(Trigger::Launch, 40, 0);
+    assert!(linger(learned(Trigger::Launch, 8), Trigger::Launch).is_some());
+    let mut server = learned(Trigger::Launch, 80);
     server.now += 3 * MS;
     assert!(serve(&mut server, Trigger::Launch).is_none(), "their medians are the same with and without");
 }

@@ -172,6 +172,7 @@ impl PodManager for Manager {
             log_lines_dropped: 36,
             idle_energy_joules: 39.5,
             memory_readings: [("complete".to_owned(), 37)].into(),
+            policy_reloads: [("refused".to_owned(), 38)].into(),
         }))
     }
 }

@@ -114,6 +114,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_manager_log_lines_dropped_total", &[], 36.0),
         ("sluice_gpu_idle_energy_joules_total", &[], 39.5),
         ("sluice_manager_memory_readings_total", &["outcome=\"complete\""], 37.0),
+        ("sluice_manager_policy_reloads_total", &["outcome=\"refused\""], 38.0),
     ];
     for (name, more, wanted) in of_manager {
         let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();

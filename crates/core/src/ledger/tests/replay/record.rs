@@ -273,11 +273,11 @@ impl Call<'_> {
     }
 
     /// A record for each grant after a decision.
-    pub(super) fn grants(&self) -> impl Iterator<Item = Fields<19>> + '_ {
+    pub(super) fn grants(&self) -> impl Iterator<Item = Fields<20>> + '_ {
         self.ledger.grants.iter().map(|grant| self.grant(grant))
     }
 
-    fn grant(&self, grant: &Grant) -> Fields<19> {
+    fn grant(&self, grant: &Grant) -> Fields<20> {
         let (ledger, id, flag) = (self.ledger, grant.client, i128::from);
         let now = self.after.now;
         let policy = &ledger.policy;
@@ -286,6 +286,9 @@ impl Call<'_> {
         let granted = before.is_none_or(|before| Self::is_granted(before, after));
         let earlier = before.and_then(|before| before.grant);
         let extended = !granted && earlier.is_some_and(|earlier| earlier.deadline < grant.deadline);
+        let preempted_ns = grant.preempted_ns + grant.suspended_ns;
+        let at_disposal =
+            i128::from(ledger.shared) - i128::from(grant.shared_start) - i128::from(preempted_ns);
         let slots = &ledger.slots;
         let at = now + policy.join_min_ns;
         let slot_end = slots.open_until(id, at);
@@ -309,6 +312,7 @@ impl Call<'_> {
             ("suspended_ns2", grant.suspended_ns.into()),
             ("goes_on", flag(grant.missed_at.is_some())),
             ("extended", flag(extended)),
+            ("uncounted2", at_disposal - i128::from(grant.counted_ns)),
             ("others_wait2", flag(!ledger.queue.is_empty())),
             ("granted", flag(granted && !grant.beside)),
             ("in_slot", flag(slot_end.is_some())),
