@@ -11,8 +11,8 @@ Arms by default:
   grants                managers with --gangs and without controls of channel groups: 0.3 and 0.7
   local                 managers with --gangs: a 0.4 on both GPUs, and the trainings c and d 0.6 on one GPU each
 By --tp: a latency-critical decode on both GPUs, with all-reduces in its CUDA graph: tp-alone, and beside a training tp-slicing, tp-gangs.
-By --arms also: hooked-alone (a alone under managers with --gangs), local-slicing, local-independent, tp-independent; light-alone and tp-light,
-with kernels that draw little power in place of the training: a training at the GPU's power limit reduces the clock of the decode beside it.
+By --arms also: hooked-alone (a alone under managers with --gangs), local-slicing, local-independent, tp-independent; tp-hooked (the decode alone under
+managers: no hold kernels); light-alone and tp-light, with kernels that draw little power in place of the training: a training at the GPU's power limit reduces the clock of the decode beside it.
 
 A job that makes no step in 6 s has frozen: its block ends, the managers are ended, and the next block begins. $OUT/gangs.json is written after
 each block; $OUT/gangs-steps.json has when each step ended.
@@ -83,6 +83,7 @@ ARMS = {
     "tp-independent": Arm(("tp", "a"), DECODE),
     "tp-gangs": Arm(("tp", "a"), DECODE, GANGS),
     "tp-short": Arm(("tp", "a"), SHORT, GANGS),
+    "tp-hooked": Arm(("tp",), {"tp": 0.6}, GANGS, part=0.5),
     "tp-light": Arm(("tp", "l"), {"tp": 0.6, "l": 0.4}, GANGS),
 }
 USUAL = ["alone", "local-alone", "slicing", "independent", "gangs", "gangs50", "grants", "local"]

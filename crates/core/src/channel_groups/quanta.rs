@@ -15,6 +15,7 @@ impl ChannelGroupScheduler {
         tokens.set_working(now, |id| {
             self.processes.get(&id).is_none_or(|process| process.executes() && !process.stopped)
         });
+        self.leave_pauses_out(tokens, now);
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
         self.report_alternating(tokens, now);
         let control_earned = now >= self.control_ready_at();

@@ -14,10 +14,7 @@ use std::collections::BTreeSet;
 /// Switches of a group between two checks that no grant explains: the counts are read a moment after the check was requested. A group that
 /// executes all the time beside another one is switched out about 120 times in half a second.
 const UNEXPLAINED_SWITCHES: u32 = 16;
-/// How often the GPU switches a group out for one grant: behind the kernels, and once more where the driver lets the group signal before a copy
-/// in the same stream. So does a turn of a copy and a kernel beside a neighbour take 2.5 ms on an H200, twice the wait for a time slice.
-const SWITCHES_PER_GRANT: u32 = 2;
-/// Grants allow one switch more in this time of them together. A time slice is about twice as long.
+/// Grants allow one switch in this time of them together, besides one for each. A time slice is about twice as long.
 const ALLOWED_SWITCH_NS: u64 = 1_000_000;
 /// For how long a process that has executed more is taken for one that always executes.
 const DISBELIEVED_NS: u64 = 64_000_000_000;
@@ -42,6 +39,16 @@ pub(super) struct Waits {
     granted_ns: u64,
     /// How often its grants between the last two checks explain that a group was switched out.
     allowed_switches: u32,
+    /// What it reported when it was last looked at.
+    seen: Seen,
+}
+
+/// What a process reported at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Seen {
+    at: u64,
+    executes: bool,
+    used_ns: u64,
 }
 
 impl Waits {
@@ -56,8 +63,27 @@ impl Waits {
     fn begin_check(&mut self) {
         let granted_ns = std::mem::take(&mut self.granted_ns);
         let ends = u32::try_from(granted_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);
-        let of_grants = std::mem::take(&mut self.grants).saturating_mul(SWITCHES_PER_GRANT);
-        self.allowed_switches = of_grants.saturating_add(ends);
+        self.allowed_switches = std::mem::take(&mut self.grants).saturating_add(ends);
+    }
+}
+
+impl Process {
+    /// How much of the time since the last call it has waited, if it was seen to execute then.
+    fn pause_ns(&mut self, now: u64) -> u64 {
+        let seen = Seen { at: now, executes: self.executes(), used_ns: self.used_ns };
+        let before = std::mem::replace(&mut self.waits.seen, seen);
+        if !before.executes {
+            return 0;
+        }
+        let span_ns = now.saturating_sub(before.at);
+        let until_wait_ns =
+            self.waits.since.map_or(span_ns, |since| since.saturating_sub(before.at).min(span_ns));
+        // If none of its work has ended, all that it has runs on. Otherwise it may have waited and begun again.
+        let executed_ns = match self.used_ns.saturating_sub(before.used_ns) {
+            0 => until_wait_ns,
+            ended_ns => until_wait_ns.min(ended_ns),
+        };
+        span_ns - executed_ns
     }
 }
 
@@ -78,6 +104,17 @@ impl ChannelGroupScheduler {
             let has_waited = std::mem::replace(&mut process.waits.since, reported).is_some();
             if has_waited || reported.is_some() {
                 process.waits.alternates_until = now.saturating_add(self.policy.idle_ns);
+            }
+        }
+    }
+
+    /// Reports to the ledger for how long processes that were seen to execute have waited since then. The manager sleeps meanwhile: it is woken
+    /// when such a process executes again, and not when it begins to wait.
+    pub(super) fn leave_pauses_out(&mut self, tokens: &mut TokenLedger, now: u64) {
+        for (id, process) in &mut self.processes {
+            let pause_ns = process.pause_ns(now);
+            if pause_ns > 0 {
+                tokens.leave_pause_out(*id, pause_ns);
             }
         }
     }

@@ -62,6 +62,16 @@ impl TokenLedger {
         }
     }
 
+    /// Of the time before the last [`Self::set_working`], this process executed nothing for `pause_ns`, although it reported work before. Counts
+    /// where it holds a grant alone.
+    pub fn leave_pause_out(&mut self, process: ProcessId, pause_ns: u64) {
+        for grant in &mut self.grants {
+            if matches!(grant.members.as_slice(), [only] if only.process == process) {
+                grant.executed_ns = grant.executed_ns.saturating_sub(pause_ns);
+            }
+        }
+    }
+
     /// The deadline of the grant at `index` has come: its hardware-scheduled processes continue, or are to be disabled.
     pub(super) fn end_quantum(&mut self, index: usize, now: u64) {
         if self.grants[index].can_continue() && !self.grants[index].beside {

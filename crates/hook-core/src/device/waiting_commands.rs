@@ -24,14 +24,10 @@ use crate::thread_state::ThreadState;
 /// launching thread itself, for example a host function or a wait for a value.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
 
-/// The same in a hardware-scheduled process. While its groups are disabled its copies stand still, for some quanta of other clients. If that
-/// ended its waits, it would execute all the time by its report, and be disabled again before its next copy has ended.
-const LONGEST_WAIT_FOR_GROUPS_NS: u64 = 400_000_000;
-
-/// For how long launches wait for no command after one took longer, as a multiple of the longest wait: a program whose commands wait for
-/// its launches loses a hundredth. In a hardware-scheduled process the wait may have been for its groups, so its pauses begin with
-/// the longest wait, and double up to this while one follows another.
-const PAUSE_FACTOR: u64 = 100;
+/// For how long launches wait for no command after one took longer: a program whose commands wait for its launches loses a hundredth. A
+/// hardware-scheduled process may also have waited for its groups to be enabled, so its pauses begin with the time that it waited, and double
+/// up to this while one follows another.
+const PAUSE_NS: u64 = 10_000_000_000;
 
 /// For how long a launch polls before it sleeps: small copies take some microseconds.
 const POLLED_NS: u64 = 50_000;
@@ -80,13 +76,11 @@ impl CommandsAhead {
 
     /// A launch has waited too long at `now`: it goes on, and the next ones wait for no command.
     fn pause(&mut self, now: u64, is_hardware_scheduled: bool) {
-        let longest_ns = longest_wait_ns(is_hardware_scheduled);
-        let longest_pause_ns = PAUSE_FACTOR * longest_ns;
-        let follows = self.pause_ns > 0 && now.saturating_sub(self.paused_until_ns) < longest_pause_ns;
+        let follows = self.pause_ns > 0 && now.saturating_sub(self.paused_until_ns) < PAUSE_NS;
         self.pause_ns = match (is_hardware_scheduled, follows) {
-            (false, _) => longest_pause_ns,
-            (true, false) => longest_ns,
-            (true, true) => (2 * self.pause_ns).min(longest_pause_ns),
+            (false, _) => PAUSE_NS,
+            (true, false) => LONGEST_WAIT_NS,
+            (true, true) => (2 * self.pause_ns).min(PAUSE_NS),
         };
         self.paused_until_ns = now.saturating_add(self.pause_ns);
         self.of = None;
@@ -96,10 +90,6 @@ impl CommandsAhead {
     pub(super) fn connection_lost(&mut self) {
         self.of = None;
     }
-}
-
-fn longest_wait_ns(is_hardware_scheduled: bool) -> u64 {
-    if is_hardware_scheduled { LONGEST_WAIT_FOR_GROUPS_NS } else { LONGEST_WAIT_NS }
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
@@ -252,8 +242,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             {
                 break;
             }
-            let is_hardware_scheduled = state.grant.is_unlimited();
-            if now.saturating_sub(began) >= longest_wait_ns(is_hardware_scheduled) {
+            if now.saturating_sub(began) >= LONGEST_WAIT_NS {
+                let is_hardware_scheduled = state.grant.is_unlimited();
                 state.commands_ahead.pause(now, is_hardware_scheduled);
                 break;
             }

@@ -8,6 +8,8 @@ use sluice_sim::identity::uuid_text;
 /// Two clients with the same shares on both GPUs.
 const RESOURCES: &str =
     "clients:\n  - { name: a, request: 0.3, memory: 8Gi }\n  - { name: b, request: 0.7, memory: 8Gi }\n";
+/// A latency-critical service on both GPUs, and a client with a process on each.
+const SERVICE: &str = "clients:\n  - { name: service, class: latency-critical, request: 0.6, memory: 8Gi }\n  - { name: busy, request: 0.4, memory: 8Gi }\n";
 const CLIENTS: [&str; 2] = ["a", "b"];
 /// Kernels of a step in microseconds; with the exposed collective 45 ms, as the trainings that were measured on two H200.
 const STEP_US: u32 = 44_400;
@@ -41,11 +43,15 @@ struct Training {
 
 impl TwoGpus {
     fn start(sharing: Sharing, tables: &std::path::Path) -> Self {
+        Self::with(RESOURCES, sharing, tables)
+    }
+
+    fn with(resources: &str, sharing: Sharing, tables: &std::path::Path) -> Self {
         let controls = if sharing == Sharing::Controls { "--controls simulated" } else { "" };
         let arguments = format!("{controls} --gangs {}", tables.display());
-        let first = Node::with(RESOURCES).gpus(2).manager_arguments(&arguments).start();
+        let first = Node::with(resources).gpus(2).manager_arguments(&arguments).start();
         let gpu = first.socket_of_gpu(1);
-        let second = Node::with(RESOURCES).on_gpu(gpu).manager_arguments(&arguments).start();
+        let second = Node::with(resources).on_gpu(gpu).manager_arguments(&arguments).start();
         Self { second, first }
     }
 
@@ -64,26 +70,38 @@ impl TwoGpus {
         [start(0), start(1)]
     }
 
-    /// A job of one process with both GPUs.
-    fn job_of_one_process(&self, client: &str, seconds: f64) -> Tenant {
-        let name = self.first.path().join(format!("{client}-{seconds}-one"));
-        let sockets = self.first.path().join(format!("sockets-{client}-{seconds}"));
-        std::fs::create_dir(&sockets).expect("a folder for the sockets");
+    /// A process with both GPUs.
+    fn process_with_both(&self, client: &str, program: &str, arguments: &str) -> Tenant {
+        let sockets = self.first.path().join(format!("sockets-{client}"));
+        std::fs::create_dir_all(&sockets).expect("a folder for the sockets");
         let simulators = [self.first.simulator().to_owned(), self.second.simulator().to_owned()];
         for (simulator, node) in simulators.iter().zip([&self.first, &self.second]) {
             let uuid = uuid_text(gpu_info(simulator).expect("the simulator answers").uuid);
-            std::os::unix::fs::symlink(node.socket(), sockets.join(format!("{uuid}.sock")))
-                .expect("a link to a socket");
+            let link = sockets.join(format!("{uuid}.sock"));
+            if !link.exists() {
+                std::os::unix::fs::symlink(node.socket(), link).expect("a link to a socket");
+            }
         }
         let both = simulators.map(|simulator| simulator.display().to_string()).join(",");
+        let options = self.first.tenant(client, program).arguments(arguments);
+        let options = options.without_environment("SLUICE_SOCKET").without_environment("SLUICE_SIM_SOCKET");
+        options.environment("SLUICE_SOCKET_DIR", sockets).environment("SLUICE_SIM_SOCKET", both).start()
+    }
+
+    /// A job of one process with both GPUs.
+    fn job_of_one_process(&self, client: &str, seconds: f64) -> Tenant {
+        let name = self.first.path().join(format!("{client}-{seconds}-one"));
         let arguments =
             format!("all 2 {} {seconds} {STEP_US} {COLLECTIVE_US} {BUCKETS} {PARTS}", name.display());
-        let options = self.first.tenant(client, "ddp").arguments(&arguments);
-        let options = options.without_environment("SLUICE_SOCKET").without_environment("SLUICE_SIM_SOCKET");
-        let options =
-            options.environment("SLUICE_SOCKET_DIR", sockets).environment("SLUICE_SIM_SOCKET", both);
-        let mut tenant = options.start();
+        let mut tenant = self.process_with_both(client, "ddp", &arguments);
         (0..2).for_each(|_| tenant.expect("ready"));
+        tenant
+    }
+
+    /// A model that is split between both GPUs, of one process that is ready to begin.
+    fn pipeline(&self, client: &str, seconds: f64) -> Tenant {
+        let mut tenant = self.process_with_both(client, "pipeline", &format!("{seconds} {STEP_US}"));
+        tenant.expect("ready");
         tenant
     }
 
@@ -146,6 +164,35 @@ fn one_process_with_two_gpus_gets_its_share_of_both_beside_a_job_of_two_processe
     assert!((part - 0.3).abs() <= 0.05, "{trained:?}");
 }
 
+/// Each GPU of a pipeline is idle while the other one works, and the other job uses that time. Both have their slots on both GPUs.
+#[test]
+fn a_pipeline_of_one_process_over_two_gpus_gets_its_share_beside_a_job_of_two_processes() {
+    let _lock = exclusive();
+    let tables = tempfile::tempdir().unwrap();
+    let gpus = TwoGpus::start(Sharing::Controls, tables.path());
+    let rate_of = |tenant: &mut Tenant| -> f64 {
+        let line = tenant.line();
+        let rate = line.split_whitespace().next().and_then(|rate| rate.parse().ok());
+        rate.unwrap_or_else(|| panic!("a tenant printed {line:?}"))
+    };
+    let mut alone = gpus.pipeline("a", 1.5);
+    alone.send("go");
+    let pipeline_alone = rate_of(&mut alone);
+    alone.finish().expect_success();
+    let training_alone = gpus.train(&["b"], 1.5)[0].steps_per_second;
+    let mut pipeline = gpus.pipeline("a", 4.0);
+    let mut training = gpus.job("b", 4.0);
+    pipeline.send("go");
+    training.iter_mut().for_each(|rank| rank.send("go"));
+    let (a, b) = (rate_of(&mut pipeline) / pipeline_alone, rate_of(&mut training[0]) / training_alone);
+    println!("the pipeline {a:.3} of its rate alone, the training {b:.3}");
+    for tenant in training.into_iter().chain([pipeline]) {
+        tenant.finish().expect_success();
+    }
+    // Of its request of 0.3 it can use half: a step at a time is on one GPU.
+    assert!(a >= 0.25 && b >= 0.6, "the pipeline {a:.3} of its rate alone, the training {b:.3}");
+}
+
 /// A rank that has launched one collective more than its peer cannot return its grant before the peer has its next one.
 #[test]
 fn by_grants_no_job_waits_for_the_return_timeout() {
@@ -155,5 +202,65 @@ fn by_grants_no_job_waits_for_the_return_timeout() {
     let trained = gpus.train(&CLIENTS, 3.0);
     for training in &trained {
         assert!(training.longest_step_ms < 1_000.0 && training.steps_per_second > 0.0, "{trained:?}");
+    }
+}
+
+/// What a rank of the service did.
+#[derive(Debug)]
+struct Served {
+    /// Hold kernels.
+    held: u64,
+    /// Times that its context was taken off the GPU.
+    saves: u64,
+}
+
+/// Each token that one rank begins with a context switch is late on all GPUs.
+#[test]
+fn each_rank_of_a_service_keeps_its_gpu_from_the_first_launch_of_a_request_to_the_last() {
+    const TOKENS: u64 = 16;
+    const REQUESTS: u64 = 20;
+    let _lock = exclusive();
+    let tables = tempfile::tempdir().unwrap();
+    let gpus = TwoGpus::with(SERVICE, Sharing::Controls, tables.path());
+    let nodes = [&gpus.first, &gpus.second];
+    let busy = nodes.map(|node| {
+        let mut busy = node.tenant("busy", "busy").arguments("1000 64").start();
+        busy.expect("ready");
+        busy
+    });
+    let name = std::process::id();
+    let mut ranks = [0, 1].map(|rank| {
+        let service = nodes[rank].tenant("service", "tensor_parallel");
+        let mut service = service.arguments(&format!("{rank} 2 {name} {TOKENS}")).start();
+        service.expect("ready");
+        service
+    });
+    let mut serve = |requests: u64| {
+        let saves = |rank: usize, service: &Tenant| {
+            let groups = nodes[rank].ledger().groups;
+            let own = groups.iter().filter(|group| group.pid == service.pid());
+            own.map(|group| u64::from(group.saves)).sum::<u64>()
+        };
+        let before = [0, 1].map(|rank| saves(rank, &ranks[rank]));
+        ranks.iter_mut().for_each(|service| service.send(&format!("requests {requests}")));
+        let held = [0, 1].map(|rank| {
+            let line = ranks[rank].line();
+            let held = line.strip_prefix("holds ").and_then(|held| held.parse().ok());
+            held.unwrap_or_else(|| panic!("a rank printed {line:?}"))
+        });
+        [0, 1].map(|rank| Served { held: held[rank], saves: saves(rank, &ranks[rank]) - before[rank] })
+    };
+    // It learns its gaps, and the hook compares requests with and without hold kernels.
+    serve(40);
+    let served = serve(REQUESTS);
+    println!("{served:?}");
+    for rank in &served {
+        // A delay of this machine between two tokens ends a request, so there may be more than one for each.
+        assert!((REQUESTS..REQUESTS * TOKENS / 4).contains(&rank.held), "{served:?}");
+        assert!(rank.saves <= 3 * rank.held, "{served:?}");
+    }
+    std::fs::remove_file(format!("/dev/shm/sluice-tp-{name}")).unwrap();
+    for tenant in ranks.into_iter().chain(busy) {
+        tenant.finish().expect_success();
     }
 }

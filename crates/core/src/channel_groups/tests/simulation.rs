@@ -52,6 +52,10 @@ pub(super) struct Simulation {
     contested: BTreeMap<ProcessId, u64>,
     counted: BTreeMap<GroupId, u64>,
     next_check: u64,
+    /// The manager sees the end of a kernel only when it wakes: at its own times, at the end of a control, or as a process has a kernel again.
+    pub(super) sleeps: bool,
+    wakes_at: u64,
+    executing: BTreeSet<ProcessId>,
     /// Processes that never report that their work only waits.
     pub(super) reports_no_waits: BTreeSet<ProcessId>,
     /// Latency-critical processes that report that they are host-bound.
@@ -93,6 +97,9 @@ impl Simulation {
             contested: BTreeMap::new(),
             counted: BTreeMap::new(),
             next_check: S,
+            sleeps: false,
+            wakes_at: 0,
+            executing: BTreeSet::new(),
             reports_no_waits: BTreeSet::new(),
             host_bound: BTreeSet::new(),
             leading: BTreeSet::new(),
@@ -171,6 +178,7 @@ impl Simulation {
     /// Advances the simulated time.
     pub(super) fn run(&mut self, ns: u64) {
         let end = self.now + ns;
+        self.wakes_at = 0;
         loop {
             self.settle();
             let next = self.next_event().clamp(self.now + 1, end.max(self.now + 1));
@@ -186,13 +194,27 @@ impl Simulation {
         }
     }
 
+    /// Whether the manager has nothing to do.
+    fn is_asleep(&mut self) -> bool {
+        let executes = |process: &Process| process.waits_since().is_none() && process.activity(self.now).0;
+        let executing = self.processes.iter().filter(|(_, process)| executes(process)).map(|(id, _)| *id);
+        let before = std::mem::replace(&mut self.executing, executing.collect());
+        self.sleeps && self.now < self.wakes_at && self.executing.is_subset(&before)
+    }
+
     fn settle(&mut self) {
-        for (id, process) in &mut self.processes {
+        for process in self.processes.values_mut() {
             let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
             process.end_wait(process.groups.iter().any(is_enabled), self.now);
+        }
+        if self.is_asleep() {
+            return;
+        }
+        for (id, process) in &mut self.processes {
             let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
             let waits_since = waits_since.or(self.false_waits.contains(id).then_some(S));
             self.scheduler.set_waits(*id, waits_since);
+            self.scheduler.set_used(*id, process.used_ns());
             let (busy, since_ns) = process.activity(self.now);
             let reports_idle = self.false_idle.contains(id);
             let activity =
@@ -242,15 +264,20 @@ impl Simulation {
             self.flight =
                 Some(Flight { control, begun, takes_effect_at, effective: false, done_at, outcome });
         }
+        self.wakes_at = self.wake_up();
+    }
+
+    /// When the manager wakes by itself.
+    fn wake_up(&self) -> u64 {
+        let own = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), Some(self.next_check)];
+        own.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     fn next_event(&self) -> u64 {
         let served = self.served().len().max(1) as u64;
         let work = self.processes.values().map(|process| process.next_change(self.now, served));
         let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
-        let check = Some(self.next_check);
-        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight, check];
-        work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
+        work.chain(flight).chain([self.wake_up()]).min().unwrap_or(u64::MAX)
     }
 
     fn advance_control(&mut self) {
@@ -281,6 +308,7 @@ impl Simulation {
         if self.now >= flight.done_at {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
+            self.wakes_at = 0;
             self.controls.push((begun, self.now, control));
             let events = self.scheduler.finish_control(outcome, &mut self.tokens, self.now);
             self.events.extend(events);
@@ -324,8 +352,7 @@ impl Simulation {
         process.groups.iter().filter(|group| in_turn.is_none_or(|of| of == **group)).any(is_enabled)
     }
 
-    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice, and once more for what
-    /// the driver lets it signal before a command that another engine executes.
+    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
     fn check_switches(&mut self) {
         if self.now < self.next_check {
             return;
@@ -336,7 +363,7 @@ impl Simulation {
             let owner = self.processes.iter().find(|(_, process)| process.groups.contains(&group));
             let Some((id, process)) = owner else { continue };
             let slices = self.contested.get(id).map_or(0, |ns| ns / (2 * MS));
-            let count = 2 * process.turns + slices;
+            let count = process.turns + slices;
             self.counted.insert(group, count);
             if let Some(before) = before.get(&group) {
                 let switches = u32::try_from(count - before).unwrap();

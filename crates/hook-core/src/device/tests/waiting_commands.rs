@@ -166,7 +166,7 @@ fn launch_behind_a_command_needs_a_grant_when_the_command_has_ended() {
     assert!((10 * MS..11 * MS).contains(&waited), "{waited}");
 }
 
-const LONGEST_MS: u64 = 100;
+pub(super) const LONGEST_MS: u64 = 100;
 
 /// The program submits the command, and then a launch behind it.
 pub(super) fn waits_again_for_ns(fixture: &Fixture, device: &TestDevice<'_>, thread: &ThreadState) -> u64 {

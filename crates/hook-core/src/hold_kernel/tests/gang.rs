@@ -18,6 +18,8 @@ struct Rank {
     server: Server,
     words: HoldWords,
     planned: Option<HoldPlan>,
+    /// Its context can be held. A thread prepares that from the first request on.
+    is_ready: bool,
 }
 
 impl Rank {
@@ -29,7 +31,7 @@ impl Rank {
         };
         let mut server = Server::new();
         server.state.use_words(words);
-        Self { server, words, planned: None }
+        Self { server, words, planned: None, is_ready: false }
     }
 
     /// Until its next request comes: a hold kernel that was planned is launched.
@@ -45,7 +47,8 @@ impl Rank {
     fn launch(&mut self) -> bool {
         let (state, now) = (&mut self.server.state, self.server.now);
         let continues = state.continue_request(Trigger::Launch, now);
-        if !continues
+        if self.is_ready
+            && !continues
             && (state.is_armed() || !state.request_arrived(now))
             && state.begin_request(Trigger::Launch, now, 0).is_ok()
         {
@@ -87,6 +90,7 @@ fn slow_requests(ranks: u64, requests: u64, late: u64, interval: impl Fn(u64, u6
             }
             is_slow |= switches;
         }
+        gang.iter_mut().for_each(|rank| rank.is_ready = true);
         if is_slow {
             slow.push(request);
         }
