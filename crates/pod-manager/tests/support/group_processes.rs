@@ -21,10 +21,12 @@ pub fn process_with_groups(world: &World, client: &str, groups: &[u32]) -> (Hook
 
 /// Returns once the driver has nothing to do.
 pub fn quiet(world: &World) {
-    until("no control is in flight", || {
+    let is_quiet = || {
         world.settle();
         world.handle().gauge("sluice_controls_in_flight") == Some(0.0)
-    });
+    };
+    // The second control of a hand-off may begin a round of the event loop after the first one has ended.
+    until("no control is in flight", || is_quiet() && is_quiet());
 }
 
 /// It has work from now on.

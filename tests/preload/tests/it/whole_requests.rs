@@ -149,8 +149,8 @@ fn hold_seconds_count_each_of_several_hold_kernels_in_a_row() {
     let after = bed.node.row(&bed.service);
     let (kernels, kernel_ns) =
         (after.kernels_completed - before.kernels_completed, after.kernel_ns - before.kernel_ns);
-    // The one with the most time would hide the others otherwise. How long each lasts depends on how soon its thread wakes up.
-    assert!(kernels == 20 && kernel_ns > MS, "{kernels} hold kernels, {kernel_ns} ns");
+    // One kernel could have the most of the time otherwise. How long each lasts depends on how soon its thread wakes up.
+    assert!(kernels >= 20 && kernel_ns > MS, "{kernels} kernels, {kernel_ns} ns");
     eventually("the time of all hold kernels", || {
         (bed.manager.hold_ns() - held_before >= kernel_ns * 9 / 10).then_some(())
     });
