@@ -5,6 +5,7 @@ use serde_json::Value;
 use sluice_policy_sim::model::PreemptiveQueue;
 use sluice_policy_sim::scenario::Arrivals;
 use sluice_policy_sim::{PolicyName, Report, Scenario, scenario, simulate};
+use strum::VariantArray;
 
 const S: u64 = 1_000_000_000;
 
@@ -57,7 +58,7 @@ fn gpu_has_one_client_at_a_time_and_every_nanosecond_is_counted_once() {
     for name in ["service-beside-training", "two-trainings-after-stall"] {
         let mut scenario = example(name);
         scenario.span_ns = 10 * S;
-        for policy in PolicyName::ALL {
+        for policy in PolicyName::VARIANTS.iter().copied() {
             let report = simulate(&scenario, policy);
             let used: u64 = report.clients.iter().flat_map(|client| &client.per_second_ns).sum();
             let counted = used + report.switching_ns + report.idle_ns;
@@ -84,7 +85,7 @@ fn gpu_has_one_client_at_a_time_and_every_nanosecond_is_counted_once() {
 #[test]
 fn gpu_idles_while_work_waits_only_under_geminis_grants_and_for_controls_of_sluice() {
     let scenario = example("service-beside-training");
-    for policy in PolicyName::ALL {
+    for policy in PolicyName::VARIANTS.iter().copied() {
         let report = simulate(&scenario, policy);
         let part = report.idle_while_work_waits_ns as f64 / report.span_ns as f64;
         match policy {
@@ -163,7 +164,7 @@ fn geminis_window_repeats_a_stall_of_four_seconds_each_ten_seconds_and_the_ledge
 fn same_seed_gives_the_same_report_and_another_seed_another_one() {
     let mut scenario = example("service-beside-training");
     scenario.span_ns = 5 * S;
-    for policy in PolicyName::ALL {
+    for policy in PolicyName::VARIANTS.iter().copied() {
         let first = simulate(&scenario, policy);
         assert_eq!(first, simulate(&scenario, policy));
         let mut other = scenario.clone();

@@ -41,7 +41,6 @@ impl ChannelGroupScheduler {
             stopped: false,
             activity: Activity::UNKNOWN,
             waits: Waits::default(),
-            used_ns: 0,
             has_short_bursts: false,
             wants_default_slices: false,
             contexts_at_once_since: None,

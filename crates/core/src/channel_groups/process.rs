@@ -59,8 +59,6 @@ pub(super) struct Process {
     pub(super) stopped: bool,
     pub(super) activity: Activity,
     pub(super) waits: Waits,
-    /// GPU time of its work that has ended, by its report, nanoseconds.
-    pub(super) used_ns: u64,
     /// Its client has short bursts: see [`TokenLedger::has_short_bursts`](crate::ledger::TokenLedger::has_short_bursts).
     pub(super) has_short_bursts: bool,
     /// It reports that it is host-bound.

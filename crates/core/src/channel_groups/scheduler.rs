@@ -90,13 +90,6 @@ impl ChannelGroupScheduler {
         }
     }
 
-    /// Sets how much GPU time the work of a process that has ended has taken, as it reports, nanoseconds.
-    pub fn set_used(&mut self, id: ProcessId, used_ns: u64) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.used_ns = used_ns;
-        }
-    }
-
     /// The next control to make, if none is in flight.
     pub fn begin_control(&mut self, now: u64) -> Option<Control> {
         if self.reconciler.in_flight().is_some() {

@@ -39,16 +39,8 @@ pub(super) struct Waits {
     granted_ns: u64,
     /// How often its grants between the last two checks explain that a group was switched out.
     allowed_switches: u32,
-    /// What it reported when it was last looked at.
-    seen: Seen,
-}
-
-/// What a process reported at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Seen {
-    at: u64,
-    executes: bool,
-    used_ns: u64,
+    /// When it was last looked at, if it executed then.
+    seen_to_execute_at: Option<u64>,
 }
 
 impl Waits {
@@ -70,20 +62,9 @@ impl Waits {
 impl Process {
     /// How much of the time since the last call it has waited, if it was seen to execute then.
     fn pause_ns(&mut self, now: u64) -> u64 {
-        let seen = Seen { at: now, executes: self.executes(), used_ns: self.used_ns };
-        let before = std::mem::replace(&mut self.waits.seen, seen);
-        if !before.executes {
-            return 0;
-        }
-        let span_ns = now.saturating_sub(before.at);
-        let until_wait_ns =
-            self.waits.since.map_or(span_ns, |since| since.saturating_sub(before.at).min(span_ns));
-        // If none of its work has ended, all that it has runs on. Otherwise it may have waited and begun again.
-        let executed_ns = match self.used_ns.saturating_sub(before.used_ns) {
-            0 => until_wait_ns,
-            ended_ns => until_wait_ns.min(ended_ns),
-        };
-        span_ns - executed_ns
+        let seen = self.executes().then_some(now);
+        let before = std::mem::replace(&mut self.waits.seen_to_execute_at, seen);
+        before.zip(self.waits.since).map_or(0, |(before, since)| now.saturating_sub(since.max(before)))
     }
 }
 

@@ -58,11 +58,6 @@ impl Endpoint {
         self.pages.as_ref().filter(|_| report_counts).and_then(Pages::waits_since)
     }
 
-    /// GPU time of its work that has ended, as it reports, nanoseconds.
-    pub(super) fn used_ns(&self) -> u64 {
-        self.pages.as_ref().map_or(0, |pages| pages.report().busy_ns())
-    }
-
     /// Whether it reports that best-effort clients should have default slices beside it.
     pub(crate) fn wants_default_slices(&self) -> bool {
         self.pages

@@ -75,11 +75,9 @@ pub(crate) fn read_activity(processes: &mut Processes) {
         let waits_since =
             process.and_then(|process| process.endpoint.waits_since(!process.state.is_misannounced()));
         let at_once = process.and_then(|process| process.endpoint.contexts_at_once_since());
-        let used_ns = process.map_or(0, |process| process.endpoint.used_ns());
         let lead_ns = process.map_or(0, |process| process.endpoint.lead_ns());
         processes.scheduler.set_activity(id, reported);
         processes.scheduler.set_waits(id, waits_since);
-        processes.scheduler.set_used(id, used_ns);
         processes.scheduler.set_lead(id, lead_ns / 1_000);
         processes.scheduler.set_contexts_at_once(id, at_once);
         processes.scheduler.set_wants_default_slices(id, wants);

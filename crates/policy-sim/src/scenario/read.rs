@@ -7,6 +7,7 @@ use crate::policy_name::PolicyName;
 use serde_yaml::Value;
 use sluice_core::resources::{ClientEntry, Mistakes, parse_beside, shown};
 use sluice_core::share::parse_duration;
+use strum::VariantArray;
 
 const KEYS: [&str; 6] = ["seed", "duration", "gpu", "policies", "stalls", "workloads"];
 
@@ -71,15 +72,16 @@ fn gpu(fields: &mut Fields<'_>) -> Gpu {
 }
 
 fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
-    let known = PolicyName::ALL.map(PolicyName::name).join(", ");
+    let all = PolicyName::VARIANTS.iter().copied();
+    let known = all.clone().map(PolicyName::name).collect::<Vec<_>>().join(", ");
     let names = match top.value("policies") {
-        None => return PolicyName::DEFAULT.to_vec(),
+        None => return all.filter(|policy| *policy != PolicyName::SloThenEnergy).collect(),
         Some(Value::Sequence(names)) if !names.is_empty() => names,
         Some(other) => vec![other],
     };
     let mut policies = Vec::new();
     for name in names {
-        match PolicyName::ALL.into_iter().find(|policy| name.as_str() == Some(policy.name())) {
+        match name.as_str().and_then(|name| name.parse().ok()) {
             Some(policy) => policies.push(policy),
             None => top.wrong("policies", shown(&name), &format!("a list of names out of {known}")),
         }

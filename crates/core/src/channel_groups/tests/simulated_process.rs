@@ -158,14 +158,6 @@ impl Process {
         }
     }
 
-    /// GPU time of its kernels that have ended, as it reports.
-    pub(super) fn used_ns(&self) -> u64 {
-        match self.work {
-            Work::Turns { kernel, .. } => self.turns * kernel,
-            _ => 0,
-        }
-    }
-
     /// Its kernel has run for `ns` up to `now`. Returns whether it has ended, and the kernel of another process is next.
     pub(super) fn ran(&mut self, ns: u64, now: u64) -> bool {
         let Turn::Runs { left, .. } = &mut self.turn else { return false };

@@ -214,7 +214,6 @@ impl Simulation {
             let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
             let waits_since = waits_since.or(self.false_waits.contains(id).then_some(S));
             self.scheduler.set_waits(*id, waits_since);
-            self.scheduler.set_used(*id, process.used_ns());
             let (busy, since_ns) = process.activity(self.now);
             let reports_idle = self.false_idle.contains(id);
             let activity =
