@@ -1,4 +1,5 @@
-//! The plot of `sluice sim run`: how long requests took under each policy, and which client had the GPU when.
+//! The plots of `sluice sim run`: how long requests took under each policy, and which client had the GPU when; of a sweep, what the others got
+//! against how long the requests took.
 
 use sluice_policy_sim::Report;
 use sluice_policy_sim::report::ClientReport;
@@ -17,13 +18,62 @@ const TIMELINE_NS: u64 = 200_000_000;
 
 /// Draws the reports of one scenario as SVG.
 pub(super) fn draw(reports: &[Report]) -> String {
-    let height = CDF_HEIGHT + 110.0 + ROW * reports.len() as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut svg = head(CDF_HEIGHT + 110.0 + ROW * reports.len() as f64);
     distribution(&mut svg, reports);
     timeline(&mut svg, reports, CDF_HEIGHT + 80.0);
     svg + "</svg>\n"
+}
+
+/// Draws the trade-off curves of a sweep as SVG: one for each policy, with a point for each request. `runs`: the reports of each.
+pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
+    let policies = runs.iter().map(|reports| reports.len()).min().unwrap_or(0);
+    let point = |report: &Report| {
+        let client = drawn(report)?;
+        let others = report.clients.iter().filter(|other| other.name != client.name);
+        Some((others.map(|other| other.share).sum::<f64>().min(1.0), client.p99_ms.max(1e-3).log10()))
+    };
+    let curve = |policy: usize| runs.iter().filter_map(move |reports| point(&reports[policy]));
+    let logs: Vec<f64> = (0..policies).flat_map(curve).map(|(_, log)| log).collect();
+    let from = logs.iter().copied().fold(f64::INFINITY, f64::min).floor();
+    let to = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max).ceil().max(from + 1.0);
+    let x = |share: f64| LEFT + share * (WIDTH - LEFT - 20.0);
+    let y = |log: f64| 30.0 + (to - log) / (to - from) * CDF_HEIGHT;
+    let mut svg = head(CDF_HEIGHT + 60.0);
+    let Some(client) = runs.first().and_then(|reports| drawn(reports.first()?)) else {
+        return svg + "</svg>\n";
+    };
+    let title = format!("p99 of {}, ms, against the share of the GPU that the others got", client.name);
+    text(&mut svg, (LEFT, 18.0), "black", &title);
+    let mut decade = from;
+    while decade <= to {
+        let (at, right) = (y(decade), x(1.0));
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>"
+        );
+        text(&mut svg, (LEFT - 40.0, at + 4.0), "black", &format!("{}", 10f64.powf(decade)));
+        decade += 1.0;
+    }
+    for share in [0.0, 0.5, 1.0] {
+        text(&mut svg, (x(share) - 8.0, y(from) + 16.0), "black", &format!("{share}"));
+    }
+    for policy in 0..policies {
+        let points: String =
+            curve(policy).map(|(share, log)| format!("{:.1},{:.1} ", x(share), y(log))).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline class=\"curve\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{points}\"/>",
+            colour(policy)
+        );
+        text(&mut svg, (4.0, 44.0 + 18.0 * policy as f64), colour(policy), runs[0][policy].policy);
+    }
+    svg + "</svg>\n"
+}
+
+fn head(height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    )
 }
 
 fn colour(index: usize) -> &'static str {

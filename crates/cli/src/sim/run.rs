@@ -19,7 +19,7 @@ const STEPS: u32 = 9;
 pub(super) struct Arguments {
     /// Scenario: a resource file in YAML with the workloads of its clients
     scenario: PathBuf,
-    /// Draw the distribution of latencies, and which client had the GPU when, to this SVG file
+    /// Draw the distribution of latencies, and which client had the GPU when, to this SVG file; of a sweep the trade-off curves
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
     /// Print JSON
@@ -89,8 +89,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         })
         .collect();
     let wall_seconds = begun.elapsed().as_secs_f64();
-    if let (Some(path), Some(run)) = (&arguments.plot, runs.first()) {
-        let svg = plot::draw(&run.policies);
+    if let Some(path) = &arguments.plot {
+        let svg = match runs.as_slice() {
+            [run] => plot::draw(&run.policies),
+            runs => plot::draw_sweep(&runs.iter().map(|run| run.policies.as_slice()).collect::<Vec<_>>()),
+        };
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let events = runs.iter().flat_map(|run| &run.policies).map(|report| report.events).sum();

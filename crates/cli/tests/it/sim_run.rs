@@ -28,7 +28,7 @@ fn json(folder: &Path, words: &str) -> Value {
 }
 
 #[test]
-fn commands_of_the_performance_model_run_and_the_plot_of_the_page_is_theirs() {
+fn commands_of_the_performance_model_run_and_the_plots_of_the_page_are_theirs() {
     let folder = tempfile::tempdir().unwrap();
     let page = format!("{REPOSITORY}/docs/design/performance-model.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -43,10 +43,13 @@ fn commands_of_the_performance_model_run_and_the_plot_of_the_page_is_theirs() {
         assert!(output.status.success(), "{words}: {}", text(&output.stderr));
         assert!(text(&output.stdout).contains("sluice"), "{words}");
     }
-    let drawn = std::fs::read_to_string(folder.path().join("policies.svg")).unwrap();
-    let stored = format!("{REPOSITORY}/docs/design/policies.svg");
-    assert!(drawn == std::fs::read_to_string(&stored).unwrap(), "{stored} is not what the command draws");
-    assert_eq!(drawn.matches("class=\"cdf\"").count(), 9, "one line for each policy");
+    for (name, line, lines) in [("policies", "cdf", 9), ("trade-off", "curve", 4)] {
+        let drawn = std::fs::read_to_string(folder.path().join(format!("{name}.svg"))).unwrap();
+        let stored = format!("{REPOSITORY}/docs/design/{name}.svg");
+        let is_same = std::fs::read_to_string(&stored).is_ok_and(|stored| stored == drawn);
+        assert!(is_same, "{stored} is not what the command draws");
+        assert_eq!(drawn.matches(&format!("class=\"{line}\"")).count(), lines, "{name}: one line for each policy");
+    }
 }
 
 #[test]
