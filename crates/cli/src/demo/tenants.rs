@@ -16,7 +16,8 @@ pub(crate) const LIMIT: f64 = 1.0;
 /// delayed for the best-effort ones.
 pub(crate) const CRITICAL_REQUEST: f64 = 0.1;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Class {
     /// Runs by token, within its quota.
     BestEffort,
@@ -27,10 +28,7 @@ pub(crate) enum Class {
 impl Class {
     /// Name in the resource file.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::BestEffort => "best-effort",
-            Self::LatencyCritical => "latency-critical",
-        }
+        self.into()
     }
 }
 

@@ -10,16 +10,19 @@ use sluice_nvrm::self_test::Effect;
 use super::child::Reported;
 
 /// Result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum CheckStatus {
     /// As required.
     Ok,
     /// Sluice works, without a feature.
     Degraded,
     /// Sluice does not work.
+    #[strum(serialize = "BROKEN")]
     Broken,
     /// Tried without a clear result.
+    #[strum(serialize = "unclear")]
     Inconclusive,
     /// Not tried, because an earlier check failed or because it does not apply.
     Skipped,
@@ -103,18 +106,6 @@ impl Report {
     }
 }
 
-impl fmt::Display for CheckStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Broken => "BROKEN",
-            Self::Inconclusive => "unclear",
-            Self::Skipped => "skipped",
-        })
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Finding { check, status, found, next } in &self.checks {
@@ -128,8 +119,9 @@ impl fmt::Display for Report {
 }
 
 /// Enforcement of shares, from the weakest to the strongest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum EnforcementLevel {
     None,
     /// Programs request tokens; that they wait for them was not proven.
@@ -140,18 +132,6 @@ pub(super) enum EnforcementLevel {
     Device,
     /// Running work is stopped and sliced by channel-group controls.
     Full,
-}
-
-impl fmt::Display for EnforcementLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Token => "token",
-            Self::Host => "host",
-            Self::Device => "device",
-            Self::Full => "full",
-        })
-    }
 }
 
 /// Proven effects, or the reasons why they were not proven.
