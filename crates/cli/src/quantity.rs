@@ -1,21 +1,12 @@
 //! Amounts of memory on the command line and in printed text.
 
-/// Parses `64Mi`, `2Gi`, `500M`, `1G` or a plain number of bytes.
+use sluice_core::resources;
+
+/// Parses an amount as the resource file has it: `64Mi`, `1.5Gi`, `500M` or a plain number of bytes.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let factor: u64 = match text.get(digits.len()..).unwrap_or_default() {
-        "" => 1,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "k" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        unit => return Err(format!("`{unit}` is not a unit of memory; use Ki, Mi, Gi, k, M or G")),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| format!("`{text}` is not an amount of memory, such as 64Mi"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("`{text}` is more than 64 bits of bytes"))
+    resources::parse_bytes(text).ok_or_else(|| {
+        format!("`{text}` is not an amount of memory: expected bytes below 2^64, such as 64Mi, 2G or 1.5Gi")
+    })
 }
 
 /// Formats an amount: `1.25 GiB`, `64 MiB`.

@@ -5,11 +5,12 @@ fn units_are_those_of_kubernetes() {
     assert_eq!(parse_bytes("64Mi"), Ok(64 << 20));
     assert_eq!(parse_bytes("3"), Ok(3));
     assert_eq!(parse_bytes("2G"), Ok(2_000_000_000));
+    assert_eq!(parse_bytes("1.5Gi"), Ok(3 << 29));
 }
 
 #[test]
 fn a_text_that_is_no_amount_is_refused_and_quoted() {
-    for text in ["", "Gi", "-1", "1.5Gi", "12 Gi", "99999999999Gi", "1KiB"] {
+    for text in ["", "Gi", "-1", "64m", "12 Gi", "99999999999Gi", "1KiB"] {
         assert!(parse_bytes(text).is_err(), "{text}");
     }
     assert!(parse_bytes("1KiB").unwrap_err().contains("KiB"));
