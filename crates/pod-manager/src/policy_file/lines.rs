@@ -17,7 +17,7 @@ fn child(lines: &[&str], from: usize, outer: Option<usize>, key: &str) -> Option
     let mut indent_of_children = None;
     for (number, line) in lines.iter().enumerate().skip(from) {
         let content = line.trim_start();
-        if content.is_empty() || content.starts_with('#') || content.starts_with("---") {
+        if content.is_empty() || content.starts_with('#') {
             continue;
         }
         let indent = line.len() - content.len();
