@@ -42,6 +42,11 @@ class Claims(unittest.TestCase):
         for component in ("scheduler", "webhook", "kubectl"):
             self.assertEqual(rules(objects, component), rules(before, component))
 
+    def test_webhooks_pods_start_anew_when_claims_get_webhooks_of_their_own(self):
+        # They add the authority of their certificate to each webhook at their start, and later at long intervals.
+        template = lambda *values: of_kind(rendered(*values), "Deployment")["sluice-webhook"]["spec"]["template"]["metadata"]["annotations"]
+        self.assertNotEqual(template(), template(ON))
+
     def test_translation_gives_the_extender_the_right_to_create_templates_in_the_listed_namespaces_only(self):
         listed = "dra.translateIn={team-a,team-b}"
         with self.assertRaises(Failed) as refusal:
