@@ -10,7 +10,7 @@ from lib import api, claims, devices, fleet, images, product
 from lib.agents import Agent
 from lib.claims import LABEL, claim, pod
 from lib.devices import GPUS
-from lib.settings import NODE, REPOSITORY
+from lib.settings import BUILT, NODE, REPOSITORY
 
 SECONDS = 900
 OTHER = "kwok-0000"
@@ -30,9 +30,11 @@ def both(cluster):
             agent.start()
             yield agent
         finally:
-            cluster.tidy()
-            agent.stop()
-            fleet.stop()
+            try:
+                cluster.tidy()
+            finally:
+                agent.stop()
+                fleet.stop()
 
 
 def anywhere(one: dict) -> dict:
@@ -63,6 +65,10 @@ def placed(ns: str, prefix: str) -> dict[str, str]:
 def test_no_path_places_a_pod_on_a_node_of_the_other_also_if_its_own_are_full(cluster):
     with both(cluster), cluster.namespace() as ns:
         fill_both(cluster, ns, NODE, OTHER)
+        # `kubectl sluice nodes` has both nodes: 0.8 of each GPU.
+        shown = {one["node"]: one for one in json.loads(api.command(BUILT / "sluice", "nodes", "-o", "json"))["nodes"]}
+        for node in (NODE, OTHER):
+            assert [(gpu["promised_share"], gpu["pods"]) for gpu in shown[node]["gpus"]] == [(0.8, 2)] * len(GPUS), shown
         # A pod with both waits for a node that does not exist.
         mixed = claiming(ns, "mixed")
         mixed["metadata"]["annotations"] = product.annotations(quota=0.1, memory="64Mi")
@@ -86,14 +92,22 @@ def fill_both(cluster, ns: str, of_claims: str, of_slots: str) -> None:
         assert len(found) == 4 and set(found.values()) == {node}, (prefix, found)
 
 
-def test_node_that_was_drained_changes_its_path(cluster):
+def test_node_changes_its_path_when_no_pod_has_a_claim(cluster):
     with both(cluster) as agent:
         with cluster.namespace() as ns:
             cluster.create(ns, claim("before", 400, "1Gi"), claiming(ns, "before"))
             cluster.wait("pod/before", "condition=Ready", ns, seconds=90)
+            # The extender would promise the claim's part of the GPU again.
+            api.kubectl("label", "node", NODE, f"{LABEL}-")
+            restart_agent(cluster)
+            cluster.until("the event", 60, lambda: [event for event in cluster.events("default", NODE) if event["reason"] == "ClaimsKept"])
+            cluster.until("its client", 60, lambda: set(product.clients_of(ns)) == {"before"})
+            product.create(ns, *(annotated(f"a{number}", quota=1) for number in range(3)))
+            cluster.until("two whole GPUs", 60, lambda: len(placed(ns, "a")) == 2)
+            cluster.until("the third is refused", 60, lambda: {event["involvedObject"]["name"] for event in cluster.events(ns) if event["reason"] == "FailedScheduling"} & {"a0", "a1", "a2"})
+            assert set(placed(ns, "a").values()) == {OTHER} and product.allocatable() == 0, nodes_of(ns)
         agent.stop()
-        api.kubectl("label", "node", NODE, f"{LABEL}-")
-        cluster.delete("pod", product.agent()["metadata"]["name"], product.NAMESPACE)
+        restart_agent(cluster)
         cluster.until("device slots on the node", 90, lambda: product.allocatable() > 0)
         cluster.until("the node's devices are gone", 90, lambda: not claims.published())
         # Kubelet's part, which kwok does not play: no plugin, no slots.
@@ -108,6 +122,12 @@ def test_node_that_was_drained_changes_its_path(cluster):
         finally:
             given.stop()
             api.kubectl("delete", "resourceslices", "--all")
+
+
+def restart_agent(cluster) -> None:
+    old = product.agent()
+    cluster.delete("pod", old["metadata"]["name"], product.NAMESPACE)
+    cluster.until("another agent", 90, lambda: [one for one in product.pods_of("node-agent") if one["metadata"]["uid"] != old["metadata"]["uid"] and ready(one)])
 
 
 @dataclass(frozen=True)
@@ -209,18 +229,24 @@ def share_without_memory(cluster, ns: str) -> dict[str, Placed]:
 def two_gpus(cluster, ns: str) -> dict[str, Placed]:
     """Two GPUs of a pod are different ones, for claims also without a constraint."""
     product.create(ns, annotated("a-two", quota=0.25, gpus=2, memory="1Gi"))
-    both_of = lambda name: [one["device"] for one in allocation(ns, name)]
-    for name, constraints in (("plain", []), ("distinct", [{"distinctAttribute": f"{claims.DRIVER}/uuid"}])):
-        one = claim(f"c-{name}", 250, "1Gi")
-        one["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
+    shapes = {"count": [], "count, distinct": [{"distinctAttribute": f"{claims.DRIVER}/uuid"}], "requests": []}
+    found = {}
+    for number, (shape, constraints) in enumerate(shapes.items()):
+        name = f"c-{number}"
+        one = claim(name, 250, "1Gi")
+        (request,) = one["spec"]["devices"]["requests"]
+        if shape == "requests":
+            one["spec"]["devices"]["requests"] = [request, request | {"name": "other"}]
+        else:
+            request["exactly"]["count"] = 2
         one["spec"]["devices"] |= {"constraints": constraints} if constraints else {}
-        cluster.create(ns, one, claiming(ns, f"c-{name}"))
-        cluster.until(f"{name} is placed", 60, lambda name=name: nodes_of(ns)[f"c-{name}"])
+        cluster.create(ns, one, claiming(ns, name))
+        cluster.until(f"{shape} is placed", 60, lambda name=name: nodes_of(ns)[name])
+        found[shape] = len({at["device"] for at in allocation(ns, name)})
     cluster.until("two GPUs", 60, lambda: product.assigned(ns).get("a-two"))
     assert len(set(product.assigned(ns)["a-two"].split(","))) == 2
-    found = {name: len(set(both_of(f"c-{name}"))) for name in ("plain", "distinct")}
-    cluster.record("gpus_of_a_claim_with_a_count_of_two", found)
-    assert found == {"plain": 2, "distinct": 2}, found
+    cluster.record("gpus_of_a_claim_for_two", found)
+    assert found == {"count": 2, "count, distinct": 2, "requests": 2}, found
     return {}
 
 
