@@ -14,6 +14,9 @@ smoothed error, 20 us at least; with more than 400 us there is no prediction). J
   error     median of the absolute errors of the predictions, microseconds
 `from-end` and `by-size` are the smallest variants with what the online model turned out to use. The forest (seed 002: 100 trees) learns from the first half at once. The online model learns from each request after it was predicted, as the smoothing
 does. The results are in docs/design/predictors.md.
+
+`--models` leaves out the threads, whose times differ in each run, and the forest. It needs numpy only. python/tests/test_predictors.py compares its
+results with the page. SLUICE_BUILD is the folder of the build, target/release if it is not set.
 """
 
 import argparse
@@ -28,10 +31,9 @@ import time
 import zlib
 
 import numpy
-from sklearn.ensemble import RandomForestRegressor
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLE = REPOSITORY / "target/release/examples/predict_arrivals"
+EXAMPLE = pathlib.Path(os.environ.get("SLUICE_BUILD", REPOSITORY / "target/release")) / "examples/predict_arrivals"
 MS, US = 1_000_000, 1_000
 LEAST_MARGIN, MOST_MARGIN, LEARNED = 20 * US, 400 * US, 8
 # Recent values that a model sees.
@@ -185,6 +187,7 @@ class Forest:
     """The forest of the seed, trained once."""
 
     def __init__(self, features, values):
+        from sklearn.ensemble import RandomForestRegressor
         self.model = RandomForestRegressor(n_estimators=100, random_state=1, n_jobs=1).fit(features, values)
 
     def all(self, features):
@@ -254,7 +257,7 @@ def hook(times):
     return told
 
 
-def arrivals(requests):
+def arrivals(requests, with_forest):
     times = [request.begin for request in requests]
     intervals = [after - before for before, after in zip(times, times[1:])]
     # Of request n + 1, from what is known after request n.
@@ -266,11 +269,13 @@ def arrivals(requests):
     half = len(values) // 2
     by_hook = hook(times)[RECENT + 1:]
     told = {"smoothing": [None if one is None else (one[0] - times[n + RECENT], one[1]) for n, one in enumerate(by_hook)]}
-    told |= {"from-end": online(FromEnd(), rows, values), "online": online(Online(), rows, values), "forest": forest(rows, values, half)}
+    told |= {"from-end": online(FromEnd(), rows, values), "online": online(Online(), rows, values)}
+    if with_forest:
+        told["forest"] = forest(rows, values, half)
     return {name: judged(predictions, values, half) for name, predictions in told.items()}
 
 
-def preparations(requests):
+def preparations(requests, with_forest):
     rows, values = [], []
     for n in range(RECENT, len(requests)):
         this = requests[n]
@@ -278,26 +283,31 @@ def preparations(requests):
         rows.append([*(before.prepare for before in requests[n - RECENT:n]), this.size, this.launches])
         values.append(this.prepare)
     half = len(values) // 2
-    told = {"smoothing": online(Smoothing(), rows, values), "by-size": online(BySize(), rows, values), "online": online(Online(), rows, values), "forest": forest(rows, values, half)}
+    told = {"smoothing": online(Smoothing(), rows, values), "by-size": online(BySize(), rows, values), "online": online(Online(), rows, values)}
+    if with_forest:
+        told["forest"] = forest(rows, values, half)
     return {name: judged(predictions, values, half) for name, predictions in told.items()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--requests", type=int, default=1200)
+    parser.add_argument("--models", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     chance, count = random.Random(3), options.requests
     paced = lambda every: lambda _number, due: due + every
     thinking = lambda pause: lambda _number, _due: time.monotonic_ns() + pause
     waiting = random.Random(9)
-    series = {
+    models = {
         "model: periodic, jitter 0.1 ms": modelled(periodic(chance, 100 * US, count), chance),
         "model: periodic, jitter 1 ms": modelled(periodic(chance, MS, count), chance),
         "model: Poisson": modelled(poisson(chance, 10 * MS, count), chance),
         "model: bursts of 4": modelled(bursts(chance, 4, 40 * MS, count), chance),
         "model: closed loop": modelled(closed(chance, 1.2 * MS, 5 * MS, count), chance),
         "model: two clocks": modelled(two_clocks(chance, count), chance),
+    }
+    threads = {} if options.models else {
         "thread: each 10 ms": recorded(paced(10 * MS), count),
         "thread: each 10 ms, two threads beside it": recorded(paced(10 * MS), count, noise=2),
         "thread: pauses of 5 ms": recorded(thinking(5 * MS), count),
@@ -307,9 +317,9 @@ def main():
         "thread: random": recorded(lambda _number, due: due + int(waiting.expovariate(1 / (10 * MS))), count),
     }
     result = {"requests": count, "arrivals": {}, "preparations": {}}
-    for name, requests in series.items():
+    for name, requests in (models | threads).items():
         for what, measure in (("arrivals", arrivals), ("preparations", preparations)):
-            result[what][name] = measure(requests)
+            result[what][name] = measure(requests, not options.models)
             shown = {predictor: f"hits {row['hits']:.3f} held {row['held_us']:6.1f} error {row['error_us'] if row['error_us'] is None else round(row['error_us'], 1)}" for predictor, row in result[what][name].items()}
             print(f"{what:13} {name:52} {shown}", flush=True)
     if options.json:

@@ -9,6 +9,8 @@
 //!     ▲  short slices                                 short, default, short, default       │
 //!     └──────────── less than half of the time is submission-bound: short slices ──────────┘
 //! ```
+//! A request beside default slices that takes longer than the client's latency goal decides for short slices at once.
+//!
 //! A process that waits for the GPU for most of its time never leaves *Watching*, so it never runs beside default slices.
 
 mod recent;
@@ -120,6 +122,14 @@ impl HostBoundTest {
         self.phase = Phase::Testing(SliceTest::new());
     }
 
+    /// A request took longer than the client's latency goal at `now`. Beside default slices that is not to happen again: short slices stay
+    /// until the next test is due.
+    pub fn goal_missed(&mut self, now: u64, contenders: u64) {
+        if self.report().wanted == Slices::Default {
+            self.decided(Slices::Short, now, contenders);
+        }
+    }
+
     /// Keeps short slices if this process gains at least as large a part of its time as best-effort clients lose of theirs. These lose the
     /// GPU while the host of this process submits.
     fn decide(&mut self, found: Found, now: u64, contenders: u64) {
@@ -127,6 +137,10 @@ impl HostBoundTest {
         let gains = short as f64 <= default as f64 * (1.0 - found.submitting.clamp(MIN_GAIN, 1.0));
         let slices = if gains { Slices::Short } else { Slices::Default };
         self.medians_ns = found.medians_ns;
+        self.decided(slices, now, contenders);
+    }
+
+    fn decided(&mut self, slices: Slices, now: u64, contenders: u64) {
         self.next_test_ns = now + PAUSE_NS;
         self.phase = Phase::Decided(Decision { slices, decided_ns: now, contenders, changed_bursts: 0 });
     }

@@ -17,6 +17,8 @@ enum Stage {
     Called { until: u64 },
     /// A burst waits for the GPU or runs; so much of it is left.
     Burst { left_ns: u64 },
+    /// A rank of a gang spins on the GPU until its peers have come to the collective, and the collective ends.
+    Collective,
     /// The host works until then.
     Host { until: u64 },
     /// Its work has ended, and the wait for it returns then.
@@ -82,7 +84,7 @@ impl<'a> Client<'a> {
     /// The next event of its own: an arrival, or the end of a pause.
     pub(crate) fn next_event(&self) -> u64 {
         let host = match self.stage {
-            Stage::Idle | Stage::Burst { .. } => u64::MAX,
+            Stage::Idle | Stage::Burst { .. } | Stage::Collective => u64::MAX,
             Stage::Taken { until }
             | Stage::Called { until }
             | Stage::Host { until }
@@ -169,16 +171,38 @@ impl<'a> Client<'a> {
         }
         if self.bursts_left > 0 {
             self.stage = Stage::Host { until: now.saturating_add(self.workload.service.gap_ns) };
+        } else if self.workload.is_gang() {
+            self.stage = Stage::Collective;
+            return true;
         } else {
-            self.stage = Stage::Returning { until: now.saturating_add(self.workload.service.host.after_ns) };
-            self.demand.host = HostPhase::Returning;
+            self.end_work(now);
         }
-        // Work that follows at the same time continues the old one.
+        self.follow(now);
+        true
+    }
+
+    fn end_work(&mut self, now: u64) {
+        self.stage = Stage::Returning { until: now.saturating_add(self.workload.service.host.after_ns) };
+        self.demand.host = HostPhase::Returning;
+    }
+
+    /// Work that follows at the same time continues the old one.
+    fn follow(&mut self, now: u64) {
         self.update(now);
         if self.left_ns() == u64::MAX {
             (self.demand.ready, self.demand.since) = (false, now);
         }
-        true
+    }
+
+    /// Whether it is a rank that has come to the collective of its step.
+    pub(crate) fn is_at_collective(&self) -> bool {
+        self.stage == Stage::Collective
+    }
+
+    /// The collective ends, and the step with it.
+    pub(crate) fn end_collective(&mut self, now: u64) {
+        self.end_work(now);
+        self.follow(now);
     }
 
     /// Requests that have arrived and not finished.

@@ -1,4 +1,4 @@
-//! Scheduling policies side by side on one simulated GPU: a discrete-event simulation, without I/O, clock or global randomness.
+//! Scheduling policies side by side on one or several simulated GPUs: a discrete-event simulation, without I/O, clock or global randomness.
 //!
 //! * [`scenario`]: clients, their work and the GPU, read from a file.
 //! * [`simulate`] runs one policy on a scenario. The arrivals are the same for each policy and each run with the same seed.
@@ -12,6 +12,7 @@
 mod client;
 pub mod energy;
 pub mod model;
+mod node;
 mod policies;
 mod policy_name;
 mod random;
@@ -19,7 +20,7 @@ pub mod report;
 pub mod scenario;
 mod simulation;
 
+pub use node::simulate;
 pub use policy_name::PolicyName;
 pub use report::{Finished, Report};
 pub use scenario::Scenario;
-pub use simulation::simulate;

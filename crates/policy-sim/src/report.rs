@@ -37,7 +37,9 @@ pub struct ClientReport {
     pub name: String,
     /// Its class.
     pub class: &'static str,
-    /// GPU time of its work, of the whole span.
+    /// GPUs on which it has a process.
+    pub gpus: usize,
+    /// GPU time of its work, of the whole span of these GPUs.
     pub share: f64,
     /// Requests that finished: steps of a training.
     pub requests: usize,
@@ -57,7 +59,7 @@ pub struct ClientReport {
     /// All finished requests in their order.
     #[serde(skip)]
     pub finished: Vec<Finished>,
-    /// GPU time in each second, nanoseconds.
+    /// GPU time in each second on all of its GPUs, nanoseconds.
     #[serde(skip)]
     pub per_second_ns: Vec<u64>,
 }
@@ -86,6 +88,8 @@ pub struct Report {
     pub policy: &'static str,
     /// Simulated time, nanoseconds.
     pub span_ns: u64,
+    /// GPUs. The figures below are sums over them.
+    pub gpus: usize,
     /// Events of the simulation: arrivals, ends of bursts, pauses and switches, and decisions at a time of the policy.
     pub events: u64,
     /// Changes of the context that the GPU has.
@@ -100,7 +104,7 @@ pub struct Report {
     pub idle_while_work_waits_ns: u64,
     /// The clients.
     pub clients: Vec<ClientReport>,
-    /// The first intervals in which clients had the GPU.
+    /// The first intervals in which clients had the first GPU.
     #[serde(skip)]
     pub timeline: Vec<Interval>,
 }
@@ -120,6 +124,27 @@ impl Report {
             span_ns: scenario.span_ns,
             clients: scenario.clients.iter().map(client).collect(),
             ..Self::default()
+        }
+    }
+
+    /// Adds what was recorded on one GPU. `numbers`: those of its clients.
+    pub(crate) fn add_gpu(&mut self, gpu: Self, numbers: &[usize]) {
+        let (own, events) = (gpu.timeline, gpu.events);
+        if self.timeline.is_empty() {
+            let interval = |interval: Interval| Interval { client: numbers[interval.client], ..interval };
+            self.timeline = own.into_iter().map(interval).collect();
+        }
+        self.gpus += 1;
+        self.events += events;
+        self.switches += gpu.switches;
+        self.preemptions += gpu.preemptions;
+        self.switching_ns += gpu.switching_ns;
+        self.idle_ns += gpu.idle_ns;
+        self.idle_while_work_waits_ns += gpu.idle_while_work_waits_ns;
+        for (client, number) in gpu.clients.into_iter().zip(numbers) {
+            let all = &mut self.clients[*number];
+            all.gpus += 1;
+            all.per_second_ns.iter_mut().zip(client.per_second_ns).for_each(|(all, ns)| *all += ns);
         }
     }
 
@@ -146,7 +171,7 @@ impl Report {
         latencies_ns.sort_unstable();
         let (client, span_ns) = (&mut self.clients[client], self.span_ns as f64);
         let requests = latencies_ns.len();
-        client.share = client.per_second_ns.iter().sum::<u64>() as f64 / span_ns;
+        client.share = client.per_second_ns.iter().sum::<u64>() as f64 / span_ns / client.gpus as f64;
         (client.requests, client.unfinished) = (requests, unfinished);
         client.requests_per_second = requests as f64 * 1e9 / span_ns;
         client.mean_ms = latencies_ns.iter().sum::<u64>() as f64 / 1e6 / requests.max(1) as f64;

@@ -1,28 +1,19 @@
-//! The simulated GPU: it has one client at a time, and a change of the client takes time.
+//! One simulated GPU: it has one client at a time, and a change of the client takes time.
 
 use crate::client::Client;
-use crate::policies::{Demand, Policy, build};
+use crate::policies::{Demand, Policy};
 use crate::policy_name::PolicyName;
 use crate::report::Report;
 use crate::scenario::Scenario;
 
-/// Simulates one policy.
-#[must_use]
-pub fn simulate(scenario: &Scenario, policy: PolicyName) -> Report {
-    let mut simulation = Simulation::new(scenario, policy);
-    simulation.run();
-    for (number, client) in simulation.clients.into_iter().enumerate() {
-        let unfinished = client.unfinished();
-        simulation.report.finish(number, client.finished, unfinished);
-    }
-    simulation.report
-}
-
-struct Simulation<'a> {
+pub(crate) struct Simulation<'a> {
     scenario: &'a Scenario,
     policy: Box<dyn Policy>,
-    clients: Vec<Client<'a>>,
+    pub(crate) clients: Vec<Client<'a>>,
     demands: Vec<Demand>,
+    /// The number of its next stall, and since when the policy is not asked.
+    next_stall: usize,
+    stalled: Option<u64>,
     now: u64,
     /// The client whose context the GPU has.
     loaded: Option<usize>,
@@ -34,19 +25,26 @@ struct Simulation<'a> {
     /// A hold kernel of that client runs.
     is_held: bool,
     review_at: u64,
-    report: Report,
+    pub(crate) report: Report,
 }
 
 impl<'a> Simulation<'a> {
-    fn new(scenario: &'a Scenario, policy: PolicyName) -> Self {
-        let workloads = scenario.workloads.iter().enumerate();
+    /// A GPU with what it has of a scenario. `numbers`: those of its clients in the whole scenario.
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        numbers: &[usize],
+        (name, policy): (PolicyName, Box<dyn Policy>),
+    ) -> Self {
+        let workloads = numbers.iter().zip(&scenario.workloads);
         let clients: Vec<Client<'a>> =
-            workloads.map(|(number, workload)| Client::new(workload, scenario.seed, number)).collect();
+            workloads.map(|(number, workload)| Client::new(workload, scenario.seed, *number)).collect();
         Self {
             scenario,
-            policy: build(policy, scenario),
+            policy,
             demands: vec![Demand::default(); clients.len()],
-            report: Report::new(scenario, policy),
+            next_stall: 0,
+            stalled: None,
+            report: Report::new(scenario, name),
             clients,
             now: 0,
             loaded: None,
@@ -58,37 +56,44 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn run(&mut self) {
-        let end = self.scenario.span_ns;
-        let mut stalls = self.scenario.stalls.iter().peekable();
-        let mut stalled: Option<u64> = None;
-        while self.now < end {
-            for (client, demand) in self.clients.iter_mut().zip(&mut self.demands) {
-                self.report.events += client.update(self.now);
-                *demand = client.demand;
+    /// What has happened up to `now` is noted, and the policy decides. Returns the client that executes from now on.
+    pub(crate) fn decide(&mut self) -> Option<usize> {
+        for (client, demand) in self.clients.iter_mut().zip(&mut self.demands) {
+            self.report.events += client.update(self.now);
+            *demand = client.demand;
+        }
+        if let Some(stall) = self.scenario.stalls.get(self.next_stall) {
+            if self.now >= stall.to_ns {
+                self.policy.resume(self.stalled.take().unwrap_or(stall.from_ns), self.now);
+                self.next_stall += 1;
+            } else if self.now >= stall.from_ns {
+                self.stalled.get_or_insert(self.now);
             }
-            if let Some(stall) = stalls.peek() {
-                if self.now >= stall.to_ns {
-                    self.policy.resume(stalled.take().unwrap_or(stall.from_ns), self.now);
-                    stalls.next();
-                } else if self.now >= stall.from_ns {
-                    stalled.get_or_insert(self.now);
-                }
-            }
-            if stalled.is_none() {
-                let decision = self.policy.decide(self.now, &self.demands);
-                (self.chosen, self.review_at) = (decision.client, decision.review_at);
-                self.is_held = decision.is_held;
-            } else {
-                self.review_at = u64::MAX;
-            }
-            let runs = self.load();
-            let stall = stalls
-                .peek()
-                .map_or(end, |stall| if stalled.is_some() { stall.to_ns } else { stall.from_ns });
-            let own = self.clients.iter().map(Client::next_event).min().unwrap_or(u64::MAX);
-            let next = own.min(self.review_at).min(stall).max(self.now + 1).min(end);
-            self.pass(runs, next);
+        }
+        if self.stalled.is_none() {
+            let decision = self.policy.decide(self.now, &self.demands);
+            (self.chosen, self.review_at) = (decision.client, decision.review_at);
+            self.is_held = decision.is_held;
+        } else {
+            self.review_at = u64::MAX;
+        }
+        self.load()
+    }
+
+    /// The time up to which nothing changes while that client executes.
+    pub(crate) fn next_event(&self, runs: Option<usize>) -> u64 {
+        let stall = self
+            .scenario
+            .stalls
+            .get(self.next_stall)
+            .map_or(u64::MAX, |stall| if self.stalled.is_some() { stall.to_ns } else { stall.from_ns });
+        let own = self.clients.iter().map(Client::next_event).min().unwrap_or(u64::MAX);
+        let next = own.min(self.review_at).min(stall).max(self.now + 1).min(self.scenario.span_ns);
+        if self.now < self.loading_until {
+            next.min(self.loading_until)
+        } else {
+            let left_ns = runs.map_or(u64::MAX, |client| self.clients[client].left_ns());
+            next.min(self.now.saturating_add(left_ns))
         }
     }
 
@@ -119,30 +124,26 @@ impl<'a> Simulation<'a> {
         (self.now >= self.loading_until && self.demands[chosen].ready).then_some(chosen)
     }
 
-    /// Time passes up to `next`, or to the end of the change or burst before it.
-    fn pass(&mut self, runs: Option<usize>, next: u64) {
-        let from = self.now;
+    /// Time passes up to `to`, at most up to the next event.
+    pub(crate) fn pass(&mut self, runs: Option<usize>, to: u64) {
+        let from = std::mem::replace(&mut self.now, to);
         self.report.events += 1;
         if from < self.loading_until {
-            self.now = next.min(self.loading_until);
             self.idle_since = None;
-            self.report.switching_ns += self.now - from;
+            self.report.switching_ns += to - from;
         } else if let Some(client) = runs {
-            let left_ns = self.clients[client].left_ns();
-            self.now = next.min(from.saturating_add(left_ns));
             self.idle_since = None;
-            self.report.ran(client, from, self.now);
-            self.policy.ran(client, from, self.now);
-            self.clients[client].ran(self.now - from, self.now);
+            self.report.ran(client, from, to);
+            self.policy.ran(client, from, to);
+            self.clients[client].ran(to - from, to);
         } else {
-            self.now = next;
             match self.is_held {
                 true => self.idle_since = None,
                 false => _ = self.idle_since.get_or_insert(from),
             }
             let waits = self.demands.iter().any(|demand| demand.ready);
-            self.report.idle_ns += self.now - from;
-            self.report.idle_while_work_waits_ns += if waits { self.now - from } else { 0 };
+            self.report.idle_ns += to - from;
+            self.report.idle_while_work_waits_ns += if waits { to - from } else { 0 };
         }
     }
 }

@@ -68,6 +68,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     let scenario =
         scenario::parse(&text, &file).with_context(|| format!("{} is no scenario", path.display()))?;
     anyhow::ensure!(!scenario.clients.is_empty(), "{} has no clients", path.display());
+    let gpus = scenario.gpus();
+    anyhow::ensure!(
+        arguments.sweep.is_none() || gpus == 1,
+        "{} has {gpus} GPUs, expected one GPU for a sweep",
+        path.display()
+    );
     let scenarios = match arguments.sweep {
         None => vec![scenario],
         Some((from, to)) => (0..STEPS)

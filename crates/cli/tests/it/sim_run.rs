@@ -105,6 +105,15 @@ fn sweep_gives_the_first_client_each_request_and_sluice_the_share() {
 }
 
 #[test]
+fn sweep_of_several_gpus_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), "sim run examples/simulation/two-gangs.yaml --sweep request=0.1..0.9");
+    assert!(!output.status.success());
+    let error = text(&output.stderr);
+    assert!(error.contains("has 2 GPUs, expected one GPU for a sweep"), "{error}");
+}
+
+#[test]
 fn unknown_key_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = format!("{REPOSITORY}/examples/simulation/service-beside-training.yaml");

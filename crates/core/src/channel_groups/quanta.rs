@@ -85,8 +85,14 @@ impl ChannelGroupScheduler {
         true
     }
 
-    /// How long a process that holds a grant may be idle.
+    /// How long a process that holds a grant may be idle. One with short bursts leaves as soon as its work waits: its groups stay enabled
+    /// beside the next holder's.
     fn allowed_idle_ns(&self, id: ProcessId) -> u64 {
+        let leaves =
+            |process: &Process| process.has_short_bursts && process.waits.since.is_some() && !process.limited;
+        if self.contended && self.processes.get(&id).is_some_and(leaves) {
+            return 0;
+        }
         // While a latency-critical process works, another process of the same client cannot run beside this one, unless it has the second group.
         let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
         let mut others = self.hardware_scheduled();

@@ -1,6 +1,5 @@
 //! Jobs on several GPUs: a rank uses GPU time only while its peers run, because it spins in a collective otherwise.
 
-mod leading_ledger;
 mod node;
 
 use crate::simulated_gpu::{Arrivals, Change, MS, S, Scheduling, SimulatedGpu};

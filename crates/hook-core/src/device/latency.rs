@@ -41,11 +41,25 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 began_ns = began_ns.min(known_ns);
             }
         }
-        state.latency.called(thread, kind, began_ns, &mut |measured| self.report_latency(measured));
+        let mut missed = false;
+        state.latency.called(thread, kind, began_ns, &mut |measured| missed |= self.report_latency(measured));
+        self.react_to_goal(state, missed, now_ns);
     }
 
-    fn report_latency(&self, measured: Measured) {
+    /// `true` if a request has missed the client's latency goal.
+    fn report_latency(&self, measured: Measured) -> bool {
         self.link.report_latency(measured);
+        matches!(measured, Measured::Request(ns) if (1..ns).contains(&self.link.slo_ns()))
+    }
+
+    fn react_to_goal(&self, state: &mut State, missed: bool, now: u64) {
+        let Some(contenders) = self.link.critical_contenders().filter(|_| missed) else { return };
+        let before = state.host_bound.report();
+        state.host_bound.goal_missed(now, contenders);
+        let report = state.host_bound.report();
+        if report != before {
+            self.link.report_slices(report);
+        }
     }
 
     /// Begins a wait of a thread for an event.
@@ -127,13 +141,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn expire_steps(&self, state: &mut State, now: u64) {
         self.measures_latency.store(measures(state), Relaxed);
         let is_busy = state.is_busy() || state.blocked_threads > 0;
-        state.latency.expire(now, is_busy, &mut |measured| self.report_latency(measured));
+        let mut missed = false;
+        state.latency.expire(now, is_busy, &mut |measured| missed |= self.report_latency(measured));
+        self.react_to_goal(state, missed, now);
     }
 
     /// The connection is lost: what runs is not measured.
     pub(super) fn interrupt_steps(&self, state: &mut State) {
         self.measures_latency.store(false, Relaxed);
-        state.latency.interrupt(&mut |measured| self.report_latency(measured));
+        state.latency.interrupt(&mut |measured| _ = self.report_latency(measured));
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct FakeLink {
     /// The reports about postponed launches, and the last forecast.
     pub(crate) postponed: Mutex<Vec<(bool, u64)>>,
     pub(crate) forecast: Mutex<Option<RequestForecast>>,
+    /// The client's latency goal; 0: none.
+    pub(crate) slo_ns: AtomicU64,
     /// The reported latencies.
     pub(crate) latencies: Mutex<Vec<Measured>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
@@ -228,6 +230,10 @@ impl TokenLink for FakeLink {
 
     fn report_forecast(&self, forecast: RequestForecast) {
         *lock(&self.forecast) = Some(forecast);
+    }
+
+    fn slo_ns(&self) -> u64 {
+        self.slo_ns.load(SeqCst)
     }
 
     fn report_latency(&self, measured: Measured) {

@@ -94,6 +94,19 @@ fn host_bound_process_wants_default_slices_after_one_test() {
     assert!(process.changes.len() > 3, "then the process is tested again");
 }
 
+#[test]
+fn missed_goal_beside_default_slices_brings_short_ones_until_the_next_test() {
+    let mut process = Process::host_bound();
+    process.run(5 * S);
+    assert_eq!(process.wanted(), Slices::Default);
+    process.test.goal_missed(process.now, 1);
+    assert_eq!(process.wanted(), Slices::Short);
+    process.run(590 * S);
+    assert_eq!(process.wanted(), Slices::Short, "the decision stays for ten minutes");
+    process.run(20 * S);
+    assert_eq!(process.wanted(), Slices::Default, "then another test decides");
+}
+
 /// A process with a pause of 36 ms behind each burst: its host submits in 0.085 of the time.
 fn seldom() -> Process {
     Process { pause_ns: 36 * MS, waits_ns: [400 * US, 1_200 * US], ..Process::host_bound() }

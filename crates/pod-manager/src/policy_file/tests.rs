@@ -149,6 +149,14 @@ fn value_that_contradicts_another_is_named_with_the_keys_of_the_file() {
 }
 
 #[test]
+fn value_of_another_kind_is_one_mistake_also_if_the_setting_contradicts_another() {
+    let text = "preemption:\n  scheduling:\n    first_grant_ms: many\n    longest_grant_ms: 20\n";
+    let mistake =
+        "line 3, preemption.scheduling.first_grant_ms: found \"many\", expected a number of milliseconds";
+    assert_eq!(words(text), mistake);
+}
+
+#[test]
 fn text_that_is_no_mapping_is_refused_with_its_line() {
     assert_eq!(places("- 1\n"), ["1 file"]);
     assert_eq!(places("preemption:\n  scheduling: {\n"), ["3 file"]);

@@ -78,20 +78,24 @@ pub(crate) trait Policy {
     fn resume(&mut self, _since: u64, _now: u64) {}
 }
 
-/// The policy of this name.
-pub(crate) fn build(name: PolicyName, scenario: &Scenario) -> Box<dyn Policy> {
-    let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
+/// The policy of this name for each GPU of a node. `gpus`: what each has of the scenario.
+pub(crate) fn build(name: PolicyName, gpus: &[Scenario]) -> Vec<Box<dyn Policy>> {
+    let each = |build: &dyn Fn(&Scenario) -> Box<dyn Policy>| gpus.iter().map(build).collect();
     match name {
-        PolicyName::Sluice => Box::new(sluice::Sluice::new(scenario, false)),
-        PolicyName::SluiceWithHolds => Box::new(sluice::Sluice::new(scenario, true)),
-        PolicyName::Gemini => Box::new(gemini::Gemini::new(clients)),
-        PolicyName::Credit => Box::new(credit::Credit::new(clients)),
-        PolicyName::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
-        PolicyName::Edf => Box::new(edf::EarliestDeadline::new(clients)),
-        PolicyName::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
-        PolicyName::SloThenEnergy => Box::new(slo_then_energy::SloThenEnergy::new(scenario)),
-        PolicyName::Exponential => Box::new(slices::Slices::exponential(clients)),
-        PolicyName::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
+        PolicyName::Sluice => sluice::for_node(gpus, false),
+        PolicyName::SluiceWithHolds => sluice::for_node(gpus, true),
+        PolicyName::Gemini => each(&|gpu| Box::new(gemini::Gemini::new(&gpu.clients))),
+        PolicyName::Credit => each(&|gpu| Box::new(credit::Credit::new(&gpu.clients))),
+        PolicyName::Fair => each(&|gpu| Box::new(fair::Fair::new(&gpu.clients, gpu.gpu.slice_ns))),
+        PolicyName::Edf => each(&|gpu| Box::new(edf::EarliestDeadline::new(&gpu.clients))),
+        PolicyName::Priority => {
+            each(&|gpu| Box::new(priority::StrictPriority::new(&gpu.clients, gpu.gpu.slice_ns)))
+        }
+        PolicyName::SloThenEnergy => each(&|gpu| Box::new(slo_then_energy::SloThenEnergy::new(gpu))),
+        PolicyName::Exponential => each(&|gpu| Box::new(slices::Slices::exponential(&gpu.clients))),
+        PolicyName::TimeSlicing => {
+            each(&|gpu| Box::new(slices::Slices::equal(&gpu.clients, gpu.gpu.slice_ns)))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sluice: the token ledger decides, and the channel-group scheduler enforces it by controls that take time. Both are the
-//! code of the pod-manager. The GPU takes the enabled groups in turn, each for its time slice.
+//! code of the pod-manager. The GPU takes the enabled groups in turn, each for its time slice. The clients of several GPUs have the slots of
+//! gangs, and the controls of all GPUs wait for one driver.
 
 use super::hold::Holds;
 use super::runlist::Runlist;
@@ -8,9 +9,12 @@ use crate::scenario::{Gpu, Scenario};
 use sluice_core::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, GroupId, Setting,
 };
+use sluice_core::gangs::{GangTable, NodeGangs, Slots, assign};
 use sluice_core::ledger::{Action, GrantRequest, Policy as LedgerPolicy, ReturnKind, TokenLedger};
 use sluice_core::{ClientId, ProcessId};
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Clock of the ledger at the start. A time of 0 would mean that nothing is known.
 const START_NS: u64 = 1_000_000_000;
@@ -59,6 +63,8 @@ pub(super) struct Sluice {
     scheduler: ChannelGroupScheduler,
     members: Vec<Member>,
     flight: Option<Flight>,
+    /// Until when the driver of the node makes a control.
+    driver: Rc<Cell<u64>>,
     runlist: Runlist,
     /// When the manager's event loop is to run again if no report changes.
     wakes_at: u64,
@@ -74,8 +80,19 @@ fn number(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
 
+/// The managers of a node's GPUs. `gpus`: what each has of the scenario.
+pub(super) fn for_node(gpus: &[Scenario], with_holds: bool) -> Vec<Box<dyn Policy>> {
+    let driver = Rc::new(Cell::new(0));
+    let new = |gpu| Sluice::new(gpu, with_holds, Rc::clone(&driver));
+    let mut managers: Vec<Sluice> = gpus.iter().map(new).collect();
+    let tables = managers.iter().zip(gpus).map(|(manager, gpu)| manager.gang_table(gpu));
+    let gangs = assign(&tables.collect::<Vec<_>>());
+    managers.iter_mut().zip(gpus).for_each(|(manager, gpu)| manager.set_slots(gpu, &gangs));
+    managers.into_iter().map(|manager| Box::new(manager) as Box<dyn Policy>).collect()
+}
+
 impl Sluice {
-    pub(super) fn new(scenario: &Scenario, with_holds: bool) -> Self {
+    fn new(scenario: &Scenario, with_holds: bool, driver: Rc<Cell<u64>>) -> Self {
         let (clients, Gpu { slice_ns, .. }) = (&scenario.clients, scenario.gpu);
         let mut ledger = TokenLedger::new(LedgerPolicy::default());
         let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy {
@@ -107,7 +124,27 @@ impl Sluice {
         }
         let runlist = Runlist::new(vec![slice_ns; clients.len()]);
         let next_held = vec![false; clients.len()];
-        Self { ledger, scheduler, members, flight: None, runlist, wakes_at: 0, next_held }
+        Self { ledger, scheduler, members, flight: None, driver, runlist, wakes_at: 0, next_held }
+    }
+
+    /// What the manager tells the others. All clients have processes from the beginning.
+    fn gang_table(&self, gpu: &Scenario) -> GangTable {
+        let mut table = GangTable::default();
+        for (client, share) in self.ledger.entitled_shares() {
+            let name = gpu.clients[number(client.0)].name.clone();
+            match share {
+                Some(share) => _ = table.shares.insert(name, share),
+                None => _ = table.critical.insert(name),
+            }
+        }
+        table
+    }
+
+    fn set_slots(&mut self, gpu: &Scenario, gangs: &NodeGangs) {
+        let clients = || (0..).map(ClientId).zip(gpu.clients.iter().map(|client| &client.name));
+        let slots: Slots = clients().filter_map(|(id, name)| Some((id, *gangs.slots.get(name)?))).collect();
+        let critical = clients().filter(|(_, name)| gangs.critical.contains(*name)).map(|(id, _)| id);
+        self.ledger.set_slots(slots.in_cycles_of(gangs.cycle_ns).with_critical(critical.collect()));
     }
 
     /// The control in flight takes effect, and ends.
@@ -134,7 +171,7 @@ impl Sluice {
     }
 
     fn begin_control(&mut self, now: u64) {
-        if self.flight.is_some() {
+        if self.flight.is_some() || now < self.driver.get() {
             return;
         }
         let Some(control) = self.scheduler.begin_control(now) else { return };
@@ -145,6 +182,7 @@ impl Sluice {
             ControlOp::Enable => 260_000,
         };
         let takes_effect_at = now + cost_ns * 85 / 100;
+        self.driver.set(now + cost_ns);
         self.flight = Some(Flight { control, takes_effect_at, is_effective: false, done_at: now + cost_ns });
     }
 
@@ -191,7 +229,8 @@ impl Sluice {
         self.begin_control(now);
         let ends =
             |flight: &Flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at };
-        let flight = self.flight.as_ref().map(ends);
+        let other_gpu = Some(self.driver.get()).filter(|free_at| *free_at > now);
+        let flight = self.flight.as_ref().map(ends).or(other_gpu);
         let timers = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
         let timer = timers.into_iter().flatten().min().map(|at| at.max(now + REACTION_NS));
         self.wakes_at = [flight, timer].into_iter().flatten().min().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Scenarios: the clients of a resource file, their work, and the GPU that they share.
+//! Scenarios: the clients of a resource file, their work, and the GPUs that they share.
 
 mod fields;
 mod read;
@@ -97,6 +97,18 @@ pub struct Workload {
     pub service: Service,
     /// How long hold kernels stay after a wait, instead of what the hook learns.
     pub linger_ns: Option<u64>,
+    /// The GPUs on which the client has a process, in ascending order. Several only for a gang.
+    pub gpus: Vec<usize>,
+    /// The collective at the end of each step of a gang: the time for which all of its ranks have to run together.
+    pub exchange_ns: u64,
+}
+
+impl Workload {
+    /// Whether its ranks on several GPUs wait for each other.
+    #[must_use]
+    pub fn is_gang(&self) -> bool {
+        self.gpus.len() > 1
+    }
 }
 
 /// A time in which no policy decides: the manager is stopped, and the client that has the GPU keeps it.
@@ -106,6 +118,8 @@ pub struct Stall {
     pub from_ns: u64,
     /// Its end, nanoseconds.
     pub to_ns: u64,
+    /// The GPU whose manager it is; `None`: all of them.
+    pub gpu: Option<usize>,
 }
 
 /// One scenario.
@@ -115,7 +129,7 @@ pub struct Scenario {
     pub seed: u64,
     /// Simulated time, nanoseconds.
     pub span_ns: u64,
-    /// The GPU.
+    /// The GPU, or each of them.
     pub gpu: Gpu,
     /// Policies to simulate.
     pub policies: Vec<PolicyName>,
@@ -125,4 +139,33 @@ pub struct Scenario {
     pub clients: Vec<ClientEntry>,
     /// The work of each client, in their order.
     pub workloads: Vec<Workload>,
+}
+
+impl Scenario {
+    /// Number of GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> usize {
+        self.workloads.iter().flat_map(|workload| &workload.gpus).max().map_or(1, |last| last + 1)
+    }
+
+    /// The clients of one GPU, by their numbers.
+    #[must_use]
+    pub fn clients_of(&self, gpu: usize) -> Vec<usize> {
+        (0..self.clients.len()).filter(|client| self.workloads[*client].gpus.contains(&gpu)).collect()
+    }
+
+    /// What one GPU has of the scenario.
+    pub(crate) fn of_gpu(&self, gpu: usize) -> Self {
+        let clients = self.clients_of(gpu);
+        let stalls = self.stalls.iter().filter(|stall| stall.gpu.is_none_or(|of| of == gpu));
+        Self {
+            seed: self.seed,
+            span_ns: self.span_ns,
+            gpu: self.gpu,
+            policies: self.policies.clone(),
+            stalls: stalls.copied().collect(),
+            clients: clients.iter().map(|client| self.clients[*client].clone()).collect(),
+            workloads: clients.iter().map(|client| self.workloads[*client].clone()).collect(),
+        }
+    }
 }

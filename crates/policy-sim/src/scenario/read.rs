@@ -5,9 +5,15 @@ use super::fields::{Fields, Part};
 use super::{Arrivals, Distribution, Gpu, HostTimes, Scenario, Service, Stall, Workload};
 use crate::policy_name::PolicyName;
 use serde_yaml::Value;
+use sluice_core::Share;
 use sluice_core::resources::{ClientEntry, Mistakes, parse_beside, shown};
 use sluice_core::share::parse_duration;
+use std::collections::{BTreeMap, BTreeSet};
 use strum::VariantArray;
+
+/// The most GPUs of a scenario.
+const MOST_GPUS: usize = 64;
+const GPU: &str = "all, or the number of a GPU from 0 to 63";
 
 const KEYS: [&str; 6] = ["seed", "duration", "gpu", "policies", "stalls", "workloads"];
 
@@ -29,9 +35,14 @@ pub fn parse(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Resul
     let mut stalls = list(&mut top, "stalls", stall);
     stalls.sort_by_key(|stall| stall.from_ns);
     let entries = list(&mut top, "workloads", |fields| workload(fields, file));
+    // A resource file is about one GPU.
+    if entries.iter().any(|(_, workload)| workload.gpus != [0]) {
+        mistakes.retain(|mistake| mistake.field != "requests");
+    }
     // The clients are complete only if none of them has a mistake.
     if mistakes.is_empty() {
         check_clients(&mut top, &clients, &entries);
+        check_requests(&mut top, &clients, &entries);
     }
     // Unknown keys at the top have been named with the clients.
     mistakes.extend(top.mistakes);
@@ -92,16 +103,25 @@ fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
 fn stall(fields: &mut Fields<'_>) -> Stall {
     let from_ns = fields.duration("at", None);
     let lasts = fields.span("lasts", None);
-    Stall { from_ns, to_ns: from_ns.saturating_add(lasts) }
+    let gpu = fields.parsed("gpu", Some("all"), GPU, |text| match text {
+        "all" => Some(None),
+        number => number.parse().ok().filter(|gpu| *gpu < MOST_GPUS).map(Some),
+    });
+    Stall { from_ns, to_ns: from_ns.saturating_add(lasts), gpu }
 }
 
 fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
     let name = fields.word("client", None);
     let arrivals = fields.section("arrivals", |inner| arrivals(inner, file));
-    let (service, think_ns) = fields.section("service", service).unwrap_or_else(|| {
+    let Work { service, think_ns, exchange_ns } = fields.section("service", service).unwrap_or_else(|| {
         fields.wrong("service", "nothing", "what a request executes");
         service(&mut Fields::empty())
     });
+    let gpus = gpus(fields);
+    if exchange_ns.is_some() != (gpus.len() > 1) {
+        let found = if gpus.len() > 1 { "several GPUs" } else { "one GPU" };
+        fields.wrong("gpus", found, "several for service kind gang, one for the others");
+    }
     match (arrivals.is_some(), think_ns.is_some()) {
         (true, true) => {
             fields.wrong("arrivals", "arrivals of a training", "none: a step follows the last one")
@@ -111,7 +131,27 @@ fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
     }
     let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
     let linger_ns = fields.duration_if_given("linger");
-    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns })
+    let exchange_ns = exchange_ns.unwrap_or(0);
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns, gpus, exchange_ns })
+}
+
+/// The GPUs of a workload: the first one if none is named.
+fn gpus(fields: &mut Fields<'_>) -> Vec<usize> {
+    let number = |value: &Value| {
+        value.as_u64().and_then(|gpu| usize::try_from(gpu).ok()).filter(|gpu| *gpu < MOST_GPUS)
+    };
+    let gpus: Option<BTreeSet<usize>> = match fields.value("gpus") {
+        None => return vec![0],
+        Some(Value::Sequence(gpus)) if !gpus.is_empty() => gpus.iter().map(number).collect(),
+        Some(_) => None,
+    };
+    gpus.map_or_else(
+        || {
+            fields.wrong("gpus", "no such list", "a list of numbers of GPUs, each from 0 to 63");
+            vec![0]
+        },
+        |gpus| gpus.into_iter().collect(),
+    )
 }
 
 fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {
@@ -159,15 +199,24 @@ fn trace(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Vec<u64> {
     times
 }
 
-/// What a request executes. For a training also the pause of the host between two steps.
-fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
-    let (burst, bursts, has_gap) = match fields.word("kind", None).as_str() {
+/// What a request executes.
+struct Work {
+    service: Service,
+    /// The pause of the host between two steps of a training or a gang.
+    think_ns: Option<u64>,
+    /// The collective of a gang.
+    exchange_ns: Option<u64>,
+}
+
+fn service(fields: &mut Fields<'_>) -> Work {
+    let kind = fields.word("kind", None);
+    let (burst, bursts, has_gap) = match kind.as_str() {
         "graph" => ("burst", None, false),
         "decode" => ("burst", Some("bursts"), true),
         "host-bound" => ("kernel", Some("launches"), true),
-        "training" => ("step", None, false),
+        "training" | "gang" => ("step", None, false),
         other => {
-            fields.wrong("kind", format!("{other:?}"), "graph, decode, host-bound or training");
+            fields.wrong("kind", format!("{other:?}"), "graph, decode, host-bound, training or gang");
             ("burst", None, false)
         }
     };
@@ -184,7 +233,8 @@ fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
         ),
     };
     let think_ns = (burst == "step").then(|| fields.duration("gap", Some("0")));
-    (service, think_ns)
+    let exchange_ns = (kind == "gang").then(|| fields.span("exchange", None));
+    Work { service, think_ns, exchange_ns }
 }
 
 fn host(fields: &mut Fields<'_>) -> HostTimes {
@@ -219,5 +269,20 @@ fn check_clients(top: &mut Fields<'_>, clients: &[ClientEntry], entries: &[(Stri
     }
     for name in names.iter().filter(|name| !entries.iter().any(|(client, _)| client == *name)) {
         top.wrong("workloads", format!("none of client {name:?}"), "one for each client");
+    }
+}
+
+/// The requests of the clients of each GPU add up to at most 1.
+fn check_requests(top: &mut Fields<'_>, clients: &[ClientEntry], entries: &[(String, Workload)]) {
+    let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
+    for client in clients {
+        let workload = entries.iter().find(|(name, _)| *name == client.name);
+        for gpu in workload.iter().flat_map(|(_, workload)| &workload.gpus) {
+            *sums.entry(*gpu).or_default() += u64::from(client.request.ppm());
+        }
+    }
+    for (gpu, sum) in sums.into_iter().filter(|(_, sum)| *sum > u64::from(Share::ONE.ppm())) {
+        let found = format!("{} in sum on GPU {gpu}", sum as f64 / 1e6);
+        top.wrong("requests", found, "at most 1 on each GPU");
     }
 }

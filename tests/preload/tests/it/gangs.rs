@@ -8,8 +8,6 @@ use sluice_sim::identity::uuid_text;
 /// Two clients with the same shares on both GPUs.
 const RESOURCES: &str =
     "clients:\n  - { name: a, request: 0.3, memory: 8Gi }\n  - { name: b, request: 0.7, memory: 8Gi }\n";
-/// A latency-critical service on both GPUs, and a client with a process on each.
-const SERVICE: &str = "clients:\n  - { name: service, class: latency-critical, request: 0.6, memory: 8Gi }\n  - { name: busy, request: 0.4, memory: 8Gi }\n";
 const CLIENTS: [&str; 2] = ["a", "b"];
 /// Kernels of a step in microseconds; with the exposed collective 45 ms, as the trainings that were measured on two H200.
 const STEP_US: u32 = 44_400;
@@ -43,15 +41,11 @@ struct Training {
 
 impl TwoGpus {
     fn start(sharing: Sharing, tables: &std::path::Path) -> Self {
-        Self::with(RESOURCES, sharing, tables)
-    }
-
-    fn with(resources: &str, sharing: Sharing, tables: &std::path::Path) -> Self {
         let controls = if sharing == Sharing::Controls { "--controls simulated" } else { "" };
         let arguments = format!("{controls} --gangs {}", tables.display());
-        let first = Node::with(resources).gpus(2).manager_arguments(&arguments).start();
+        let first = Node::with(RESOURCES).gpus(2).manager_arguments(&arguments).start();
         let gpu = first.socket_of_gpu(1);
-        let second = Node::with(resources).on_gpu(gpu).manager_arguments(&arguments).start();
+        let second = Node::with(RESOURCES).on_gpu(gpu).manager_arguments(&arguments).start();
         Self { second, first }
     }
 
@@ -202,65 +196,5 @@ fn by_grants_no_job_waits_for_the_return_timeout() {
     let trained = gpus.train(&CLIENTS, 3.0);
     for training in &trained {
         assert!(training.longest_step_ms < 1_000.0 && training.steps_per_second > 0.0, "{trained:?}");
-    }
-}
-
-/// What a rank of the service did.
-#[derive(Debug)]
-struct Served {
-    /// Hold kernels.
-    held: u64,
-    /// Times that its context was taken off the GPU.
-    saves: u64,
-}
-
-/// Each token that one rank begins with a context switch is late on all GPUs.
-#[test]
-fn each_rank_of_a_service_keeps_its_gpu_from_the_first_launch_of_a_request_to_the_last() {
-    const TOKENS: u64 = 16;
-    const REQUESTS: u64 = 20;
-    let _lock = exclusive();
-    let tables = tempfile::tempdir().unwrap();
-    let gpus = TwoGpus::with(SERVICE, Sharing::Controls, tables.path());
-    let nodes = [&gpus.first, &gpus.second];
-    let busy = nodes.map(|node| {
-        let mut busy = node.tenant("busy", "busy").arguments("1000 64").start();
-        busy.expect("ready");
-        busy
-    });
-    let name = std::process::id();
-    let mut ranks = [0, 1].map(|rank| {
-        let service = nodes[rank].tenant("service", "tensor_parallel");
-        let mut service = service.arguments(&format!("{rank} 2 {name} {TOKENS}")).start();
-        service.expect("ready");
-        service
-    });
-    let mut serve = |requests: u64| {
-        let saves = |rank: usize, service: &Tenant| {
-            let groups = nodes[rank].ledger().groups;
-            let own = groups.iter().filter(|group| group.pid == service.pid());
-            own.map(|group| u64::from(group.saves)).sum::<u64>()
-        };
-        let before = [0, 1].map(|rank| saves(rank, &ranks[rank]));
-        ranks.iter_mut().for_each(|service| service.send(&format!("requests {requests}")));
-        let held = [0, 1].map(|rank| {
-            let line = ranks[rank].line();
-            let held = line.strip_prefix("holds ").and_then(|held| held.parse().ok());
-            held.unwrap_or_else(|| panic!("a rank printed {line:?}"))
-        });
-        [0, 1].map(|rank| Served { held: held[rank], saves: saves(rank, &ranks[rank]) - before[rank] })
-    };
-    // It learns its gaps, and the hook compares requests with and without hold kernels.
-    serve(40);
-    let served = serve(REQUESTS);
-    println!("{served:?}");
-    for rank in &served {
-        // A delay of this machine between two tokens ends a request, so there may be more than one for each.
-        assert!((REQUESTS..REQUESTS * TOKENS / 4).contains(&rank.held), "{served:?}");
-        assert!(rank.saves <= 3 * rank.held, "{served:?}");
-    }
-    std::fs::remove_file(format!("/dev/shm/sluice-tp-{name}")).unwrap();
-    for tenant in ranks.into_iter().chain(busy) {
-        tenant.finish().expect_success();
     }
 }

@@ -54,6 +54,9 @@ pub(super) struct Simulation {
     next_check: u64,
     /// The manager sees the end of a kernel only when it wakes: at its own times, at the end of a control, or as a process has a kernel again.
     pub(super) sleeps: bool,
+    /// What processes wait for ends whether or not their groups are enabled: copies, for which the hook holds the launch behind them back. A
+    /// stream of a disabled group does not go on behind a host function.
+    pub(super) waits_end_anyway: bool,
     wakes_at: u64,
     executing: BTreeSet<ProcessId>,
     /// Processes that never report that their work only waits.
@@ -98,6 +101,7 @@ impl Simulation {
             counted: BTreeMap::new(),
             next_check: S,
             sleeps: false,
+            waits_end_anyway: false,
             wakes_at: 0,
             executing: BTreeSet::new(),
             reports_no_waits: BTreeSet::new(),
@@ -205,7 +209,7 @@ impl Simulation {
     fn settle(&mut self) {
         for process in self.processes.values_mut() {
             let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
-            process.end_wait(process.groups.iter().any(is_enabled), self.now);
+            process.end_wait(self.waits_end_anyway || process.groups.iter().any(is_enabled), self.now);
         }
         if self.is_asleep() {
             return;
@@ -351,7 +355,8 @@ impl Simulation {
         process.groups.iter().filter(|group| in_turn.is_none_or(|of| of == **group)).any(is_enabled)
     }
 
-    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
+    /// The manager's check each half second. A group is switched out at the end of each kernel, twice before it while it waits for a copy, and at
+    /// the end of each time slice.
     fn check_switches(&mut self) {
         if self.now < self.next_check {
             return;
@@ -362,7 +367,7 @@ impl Simulation {
             let owner = self.processes.iter().find(|(_, process)| process.groups.contains(&group));
             let Some((id, process)) = owner else { continue };
             let slices = self.contested.get(id).map_or(0, |ns| ns / (2 * MS));
-            let count = process.turns + slices;
+            let count = 3 * process.turns + slices;
             self.counted.insert(group, count);
             if let Some(before) = before.get(&group) {
                 let switches = u32::try_from(count - before).unwrap();

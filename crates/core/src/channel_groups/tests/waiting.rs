@@ -42,10 +42,11 @@ proptest! {
         kernel in 50 * US..2 * MS,
         waits_for in 2..30_u64,
         sleeps in any::<bool>(),
+        waits_end_anyway in any::<bool>(),
     ) {
         let wait = (kernel * waits_for).max(if sleeps { 1_200 * US } else { 300 * US });
         let mut sim = Simulation::new();
-        sim.sleeps = sleeps;
+        (sim.sleeps, sim.waits_end_anyway) = (sleeps, waits_end_anyway);
         let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
         let ideal = 10 * S / (2 * kernel + wait);
         prop_assert!(turns * 100 >= ideal * 95, "{turns} of {ideal} turns");

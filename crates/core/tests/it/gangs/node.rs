@@ -1,9 +1,8 @@
 //! A node with several simulated GPUs, whose jobs have a rank on each of their GPUs.
 
 use crate::simulated_gpu::{Arrivals, Lock, MS, Scheduling, SimulatedGpu, TenantSpec};
-use sluice_core::gangs::{CYCLE_NS, GangTable, NodeGangs, Slot, assign};
+use sluice_core::gangs::{GangTable, assign};
 use sluice_core::ledger::Class;
-use std::collections::VecDeque;
 
 /// How finely the running ranks are compared.
 const STEP_NS: u64 = MS / 2;
@@ -24,20 +23,6 @@ pub(super) fn job(name: &'static str, request: f64, gpus: &[usize]) -> Job {
     Job { name, request, gpus: gpus.to_vec(), arrivals: Arrivals::Saturating, class: Class::BestEffort }
 }
 
-/// A leading ledger: that of the first GPU. The managers of the others grant the gang that runs there, once they have its message.
-pub(super) struct Leader {
-    message_ns: u64,
-    /// The gang that ran last, and the messages on their way: when they arrive, and the gang.
-    granted: Option<usize>,
-    messages: VecDeque<(u64, usize)>,
-}
-
-impl Leader {
-    pub(super) fn with_messages_of(message_ns: u64) -> Self {
-        Self { message_ns, granted: None, messages: VecDeque::new() }
-    }
-}
-
 pub(super) struct Node {
     pub(super) gpus: Vec<SimulatedGpu>,
     /// The jobs of each GPU, in the order of its tenants.
@@ -49,8 +34,6 @@ pub(super) struct Node {
     pub(super) exchanges: bool,
     /// How finely the running ranks are compared.
     pub(super) step_ns: u64,
-    /// The alternative to slots by the clock, if it is simulated.
-    pub(super) leader: Option<Leader>,
     pub(super) now: u64,
 }
 
@@ -67,16 +50,7 @@ impl Node {
         let lock = Lock::default();
         gpus.iter_mut().for_each(|gpu| gpu.share_driver(&lock));
         let progress_ns = vec![0; jobs.len()];
-        Self {
-            gpus,
-            jobs_of,
-            jobs: jobs.to_vec(),
-            progress_ns,
-            exchanges: true,
-            step_ns: STEP_NS,
-            leader: None,
-            now: 0,
-        }
+        Self { gpus, jobs_of, jobs: jobs.to_vec(), progress_ns, exchanges: true, step_ns: STEP_NS, now: 0 }
     }
 
     /// The number of a job among the tenants of a GPU.
@@ -98,26 +72,6 @@ impl Node {
         }
     }
 
-    /// The followers learn what the leader has granted.
-    fn follow(&mut self) {
-        let Some(mut leader) = self.leader.take() else { return };
-        let holder = self.gpus[0].enabled_alone().map(|tenant| self.jobs_of[0][tenant]);
-        if let Some(job) = holder.filter(|job| leader.granted != Some(*job)) {
-            leader.granted = Some(job);
-            leader.messages.push_back((self.now + leader.message_ns, job));
-        }
-        while let Some((_, job)) = leader.messages.pop_front_if(|(arrives, _)| *arrives <= self.now) {
-            let all = Slot { start_ns: 0, end_ns: CYCLE_NS };
-            let gangs =
-                NodeGangs { slots: [(self.jobs[job].name.to_owned(), all)].into(), ..NodeGangs::default() };
-            for gpu in 1..self.gpus.len() {
-                let names = self.names(gpu);
-                self.gpus[gpu].set_slots(&names, &gangs);
-            }
-        }
-        self.leader = Some(leader);
-    }
-
     /// GPU time of a job's rank on a GPU since the beginning.
     pub(super) fn used_ns(&self, job: usize, gpu: usize) -> u64 {
         self.gpus[gpu].witness.total_ns(self.tenant(job, gpu))
@@ -128,7 +82,6 @@ impl Node {
             if self.exchanges && self.now.is_multiple_of(EXCHANGE_NS) {
                 self.exchange();
             }
-            self.follow();
             let used = |node: &Self| -> Vec<Vec<u64>> {
                 let of_job =
                     |job: usize| node.jobs[job].gpus.iter().map(|gpu| node.used_ns(job, *gpu)).collect();

@@ -134,15 +134,6 @@ impl SimulatedGpu {
         &self.tenants[tenant].workload.finished
     }
 
-    /// The hardware-scheduled tenant with work whose groups are enabled, if it is the only one.
-    pub(crate) fn enabled_alone(&self) -> Option<usize> {
-        let mut enabled = (0..self.tenants.len()).filter(|index| {
-            let tenant = &self.tenants[*index];
-            tenant.process.is_some() && self.driver.is_enabled(tenant.group)
-        });
-        enabled.next().filter(|_| enabled.next().is_none())
-    }
-
     pub(crate) fn run_until(&mut self, end: u64) {
         loop {
             self.make_changes();

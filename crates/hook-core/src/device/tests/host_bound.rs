@@ -1,5 +1,6 @@
 use super::*;
 use crate::host_bound::{SliceReport, Slices};
+use crate::latency::Measured;
 
 /// A step of 300 launches in 3 ms, and a wait of 400 µs; or one launch, and a wait of 3 ms.
 fn step(device: &TestDevice<'_>, thread: &ThreadState, clock: &ManualClock, is_host_bound: bool) {
@@ -48,6 +49,27 @@ fn host_bound_process_reports_that_it_wants_default_slices_with_the_figures() {
     assert_eq!(wanted(&device), Slices::Default);
     (0..400).for_each(|_| step(&device, &thread, &fixture.clock, false));
     assert_eq!(wanted(&device), Slices::Short);
+}
+
+/// A step takes 3.4 ms. The steps of a request follow each other at once.
+#[test]
+fn host_bound_process_that_misses_its_latency_goal_wants_short_slices() {
+    for (slo_ns, expected) in [(0, Slices::Default), (20 * MS, Slices::Default), (10 * MS, Slices::Short)] {
+        let fixture = Fixture::new();
+        let (device, thread) = (attached(&fixture, true), ThreadState::empty());
+        device.link.slo_ns.store(slo_ns, SeqCst);
+        for _ in 0..200 {
+            (0..4).for_each(|_| step(&device, &thread, &fixture.clock, true));
+            fixture.clock.advance(20 * MS);
+            device.track();
+        }
+        let requests: Vec<Measured> = lock(&device.link.latencies).clone();
+        assert!(
+            requests.iter().any(|request| matches!(request, Measured::Request(ns) if *ns > 12 * MS)),
+            "{requests:?}"
+        );
+        assert_eq!(wanted(&device), expected, "with a goal of {slo_ns} ns");
+    }
 }
 
 #[test]
