@@ -39,8 +39,15 @@ class Claims(unittest.TestCase):
         added = set(rules(objects, "node-agent")) - set(rules(before, "node-agent"))
         slices = {("resource.k8s.io", "resourceslices", verb, False) for verb in ("list", "watch", "create", "patch", "delete")}
         self.assertEqual(added, slices | {("resource.k8s.io", "resourceclaims", "get", False)})
-        for component in ("scheduler", "webhook", "kubectl"):
+        for component in ("scheduler", "webhook"):
             self.assertEqual(rules(objects, component), rules(before, component))
+        added = set(rules(objects, "kubectl")) - set(rules(before, "kubectl"))
+        self.assertEqual(added, {("resource.k8s.io", one, "list", False) for one in ("resourceslices", "resourceclaims")})
+
+    def test_webhooks_pods_start_anew_when_claims_get_webhooks_of_their_own(self):
+        # They add the authority of their certificate to each webhook at their start, and later at long intervals.
+        template = lambda *values: of_kind(rendered(*values), "Deployment")["sluice-webhook"]["spec"]["template"]["metadata"]["annotations"]
+        self.assertNotEqual(template(), template(ON))
 
     def test_translation_gives_the_extender_the_right_to_create_templates_in_the_listed_namespaces_only(self):
         listed = "dra.translateIn={team-a,team-b}"

@@ -154,8 +154,9 @@ def services(results):
     )
     found, noise = ([p99_of(run, arm, "alone-random") for run in at_random] for arm in ("auto1-random", "alone-random2"))
     add("ResNet-50 at random times beside a training: p99", noise, [], found, 1.05)
-    # The arm of the rule that the hook has now, and the earlier run of it; the second run has no time slicing.
-    short = [results.load(name)["rows"] for name in ("short-requests-6a61e675", "short-requests-5b2f09ce")]
+    # The arms of the rule that the hook has now; the second run has no time slicing.
+    short = [results.load(f"short-requests-{build}")["rows"] for build in ("6a61e675", "5b2f09ce", "97191883")]
+    short[2]["slo"] = short[2]["sluice"]
     found, noise = (p99_of(short, arm, "alone") for arm in ("slo", "alone2"))
     sliced = p99_of(short[:1], "stock", "alone")
     add("requests of 0.25 ms at random times, 300 a second, beside a training: p99, H200 only", [noise], [f"{sliced.value:.1f}"], [found], 1.8)

@@ -27,12 +27,14 @@ pub struct LimitBucket {
     depth: Depth,
     level: i128,
     filled_at: u64,
+    /// Since when it has been full; credit was lost from then until `filled_at`. `None` while it is not full, or once such credit was restored.
+    full_since: Option<u64>,
 }
 
 impl LimitBucket {
     /// A bucket for `rate` of the GPU, as full as it gets while idle.
     pub fn new(rate: Share, depth: Depth, now: u64) -> Self {
-        Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now }
+        Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now, full_since: None }
     }
 
     /// The client was idle until `now`: credit beyond the idle depth is lost.
@@ -42,9 +44,14 @@ impl LimitBucket {
     }
 
     /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. Credit earned in
-    /// that span counts even if the bucket was full.
+    /// that span counts even if the bucket was full, also if the bucket was filled since: a process may report late that it works.
     pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
         self.fill(from);
+        if let Some(since) = self.full_since.filter(|_| used_ns > 0) {
+            let lost_ns = self.filled_at.saturating_sub(from.max(since));
+            self.level = self.level.saturating_add(i128::from(lost_ns) * i128::from(self.rate.ppm()));
+            self.full_since = None;
+        }
         self.level = self.level.saturating_sub(scaled(used_ns));
         self.fill(to);
     }
@@ -86,15 +93,30 @@ impl LimitBucket {
     }
 
     fn fill(&mut self, now: u64) {
+        let is_full = self.level_at(now) >= self.most();
+        let became_full = self.holds_most_at();
+        self.full_since = if is_full { self.full_since.or(became_full) } else { None };
         self.level = self.level_at(now);
         self.filled_at = self.filled_at.max(now);
+    }
+
+    /// When it is full if nothing is taken out, rounded up.
+    fn holds_most_at(&self) -> Option<u64> {
+        let rate = i128::from(self.rate.ppm());
+        let missing = (self.most() - self.level).max(0);
+        let wait = if missing == 0 { 0 } else { missing.checked_add(rate - 1)?.checked_div(rate)? };
+        self.filled_at.checked_add(u64::try_from(wait).ok()?)
     }
 
     fn level_at(&self, now: u64) -> i128 {
         let elapsed = now.saturating_sub(self.filled_at);
         let rate = i128::from(self.rate.ppm());
-        let most = (i128::from(self.depth.waiting_ns) * rate).max(scaled(self.depth.idle_ns));
-        self.level.saturating_add(i128::from(elapsed) * rate).min(most)
+        self.level.saturating_add(i128::from(elapsed) * rate).min(self.most())
+    }
+
+    fn most(&self) -> i128 {
+        let rate = i128::from(self.rate.ppm());
+        (i128::from(self.depth.waiting_ns) * rate).max(scaled(self.depth.idle_ns))
     }
 }
 

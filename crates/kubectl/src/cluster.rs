@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodSpec};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::{Api, ListParams};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -14,9 +15,11 @@ use kube::core::Status;
 use kube::{Client, Config, ResourceExt};
 use sluice_placement::annotations::{SpecDemand, keys, parse_thousandths};
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::share_config::DRIVER;
 use tokio::time::timeout;
 
 use crate::arguments::ClusterArguments;
+use crate::claims;
 use crate::cluster_state::{ClusterState, NodeFacts, PodFacts};
 use crate::explain::{Explanation, PodEvent};
 use crate::metrics_pages;
@@ -115,7 +118,9 @@ impl Cluster {
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace());
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let pod = api.get(name).await.map_err(|error| explained(error, "read the pod"))?;
-        let state = self.state().await?;
+        let mut state = self.state().await?;
+        // They take no annotated pod.
+        state.nodes.retain(|node| !node.gives_claims);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let of_pod = format!("involvedObject.uid={}", pod.uid().unwrap_or_default());
         let events = api.list(&ListParams::default().fields(&of_pod)).await;
@@ -133,12 +138,32 @@ impl Cluster {
         let pods: Api<Pod> = Api::all(self.client.clone());
         // From the API server's cache: a list of all pods every few seconds does not reach etcd.
         let (all, with_gpus) = (cached(), cached().fields(&self.pod_fields));
-        let (nodes, pods) = tokio::join!(nodes.list(&all), pods.list(&with_gpus));
+        let (nodes, pods, claims) = tokio::join!(nodes.list(&all), pods.list(&with_gpus), self.claims());
         let nodes = nodes.map_err(|error| explained(error, "list the nodes"))?.items;
         let pods = pods.map_err(|error| explained(error, "list the pods of all namespaces"))?.items;
-        let mut nodes: Vec<NodeFacts> = nodes.into_iter().filter_map(node_facts).collect();
+        let (slices, claims) = claims?;
+        let mut nodes: Vec<NodeFacts> =
+            nodes.into_iter().filter_map(|node| node_facts(node, &slices)).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(ClusterState { nodes, pods: pods.into_iter().map(pod_facts).collect() })
+        let mut pods: Vec<PodFacts> = pods.into_iter().map(pod_facts).collect();
+        pods.extend(claims::pods_with_shares(&claims, &slices));
+        Ok(ClusterState { nodes, pods })
+    }
+
+    /// The devices and claims of nodes that give GPUs by claims (DRA). None in a cluster without them: the API does not exist, or the chart
+    /// gives no right to read it.
+    async fn claims(&self) -> anyhow::Result<(Vec<ResourceSlice>, Vec<ResourceClaim>)> {
+        let all = cached().fields(&format!("spec.driver={DRIVER}"));
+        let slices = match Api::<ResourceSlice>::all(self.client.clone()).list(&all).await {
+            Ok(slices) => slices.items,
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),
+            Err(error) => return Err(explained(error, "list the ResourceSlices")),
+        };
+        if slices.is_empty() {
+            return Ok((slices, Vec::new()));
+        }
+        let claims = Api::<ResourceClaim>::all(self.client.clone()).list(&cached()).await;
+        Ok((slices, claims.map_err(|error| explained(error, "list the ResourceClaims"))?.items))
     }
 
     /// The node agents that run. A pod of another namespace may have the agents' labels and serve any page.
@@ -200,13 +225,20 @@ fn agent(pod: &Pod, namespace: &str) -> Option<Agent> {
     Some(Agent { node: spec.node_name.clone()?, path })
 }
 
-/// `None` for a node whose agent has reported no GPUs.
-fn node_facts(node: Node) -> Option<NodeFacts> {
-    let inventory = NodeInventory::from_annotation(node.annotations().get(keys::NODE_GPUS)?);
-    Some(NodeFacts {
-        name: node.name_any(),
-        inventory: inventory
+/// `None` for a node whose agent has reported no GPUs and no devices.
+fn node_facts(node: Node, slices: &[ResourceSlice]) -> Option<NodeFacts> {
+    let name = node.name_any();
+    let annotation = node.annotations().get(keys::NODE_GPUS);
+    let gives_claims = annotation.is_none();
+    let inventory = match annotation {
+        Some(annotation) => NodeInventory::from_annotation(annotation)
             .map_err(|why| format!("the annotation {} is not readable: {why}", keys::NODE_GPUS)),
+        None => Ok(claims::inventory(&name, slices)?),
+    };
+    Some(NodeFacts {
+        name,
+        inventory,
+        gives_claims,
         is_cordoned: node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
     })
 }

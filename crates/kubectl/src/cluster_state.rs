@@ -24,6 +24,8 @@ pub(crate) struct NodeFacts {
     pub(crate) inventory: Result<NodeInventory, String>,
     /// kube-scheduler places no new pods on it.
     pub(crate) is_cordoned: bool,
+    /// It gives its GPUs by claims (DRA), and none to annotated pods.
+    pub(crate) gives_claims: bool,
 }
 
 /// A pod.

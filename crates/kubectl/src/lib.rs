@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod claims;
 mod cluster;
 mod cluster_state;
 mod explain;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use sluice_placement::sandboxes::{self, SandboxRuntimeClasses};
 
+use crate::gpu_path::GpuPath;
 use crate::injection_proof::{OWN_DRIVER, OwnPath};
 use crate::lost_gpus::LostGpuPolicy;
 use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
@@ -117,8 +118,10 @@ pub struct Config {
     pub on_manager_loss: Option<String>,
     /// How containers get their GPUs.
     pub injection: Injection,
-    /// Whether GPUs are given by claims and not as device slots.
+    /// Whether GPUs are given by claims, and not as device slots, on the nodes with the label.
     pub dra: bool,
+    /// Whether this node has the label. `run` reads it.
+    pub has_dra_label: bool,
     /// RuntimeClasses whose pods get no claim prepared.
     pub sandboxes: SandboxRuntimeClasses,
     /// The path by which this container got the driver.
@@ -272,6 +275,7 @@ impl Config {
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
                 dra: arguments.dra,
+                has_dra_label: true,
                 sandboxes: arguments.sandbox_runtime_classes.as_str().into(),
                 own_path: OwnPath::of(
                     arguments.injection,
@@ -291,8 +295,8 @@ impl Config {
 
 impl Config {
     /// Whether Kubernetes evicts the pods of a lost GPU, by the taint of its device, and not the agent.
-    pub(crate) fn evicts_by_device_taint(&self) -> bool {
-        self.dra && self.host.lost_gpus.policy == LostGpuPolicy::Evict
+    pub(crate) fn evicts_by_device_taint(&self, path: GpuPath) -> bool {
+        path == GpuPath::Claims && self.host.lost_gpus.policy == LostGpuPolicy::Evict
     }
 }
 

@@ -28,6 +28,7 @@ mod config;
 pub mod device_plugin;
 mod dra;
 mod folders;
+mod gpu_path;
 pub mod gpus;
 pub mod injection_proof;
 mod kubelet_checkpoint;
@@ -82,7 +83,7 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
                 config = Config::read(&arguments, variable)?;
             }
         }
-        config.dra = config.dra && labels.get(dra::NODE_LABEL).is_some_and(|value| value == "true");
+        config.has_dra_label = labels.get(dra::NODE_LABEL).is_some_and(|value| value == "true");
     }
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;

@@ -13,13 +13,14 @@ use prometheus::Registry;
 use sluice_daemon::ProcessCollector;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::dra::Checkpoint;
 use crate::folders;
+use crate::gpu_path::GpuPath;
 use crate::gpus::{self, GpuDriver};
 use crate::injection_proof::{self, Proof};
 use crate::kubelet_checkpoint;
@@ -33,7 +34,6 @@ use crate::node::{WantedTaint, evictions, health_events, node_object, violation_
 use crate::nri::InForce;
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
-use crate::prepared_claims::PreparedClaims;
 use crate::self_test::{Tester, Tools};
 use crate::tasks::AgentTasks;
 
@@ -72,7 +72,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let (installed, loader_refusal) = install(config).await?;
     let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
-    let prepared = watch::Sender::new(Arc::new(prepared_claims(config)?));
+    let prepared = Checkpoint::in_folder(&config.host.state_folder).read()?;
+    let path = GpuPath::of(config.dra, config.has_dra_label, &prepared);
+    let path_note = path.note(config.has_dra_label, &prepared);
+    let prepared = watch::Sender::new(Arc::new(prepared));
     let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
@@ -106,6 +109,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     if let Some(why) = &loader_refusal {
         error!(%why, "the node offers no device slots");
         event_queue.publish(about_node(&node), Reason::LibraryNotLoadable, why);
+    }
+    if let Some(note) = path_note {
+        warn!(note, "pods have claims that the node is not to give any more");
+        event_queue.publish(about_node(&node), Reason::ClaimsKept, note);
     }
 
     let memory = MemoryReports {
@@ -144,7 +151,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         taint,
         injection: injection.clone(),
         proof,
-        is_for_extender: !config.dra,
+        is_for_extender: path == GpuPath::Slots,
     };
     tasks.spawn_abortable("node object", node_object::reconcile(client.clone(), node.clone(), wanted));
     tasks.spawn_abortable(
@@ -168,7 +175,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         skipped: watched.skipped,
         assignments: assignments.clone(),
         pods: pods.clone(),
-        has_device_taints: config.evicts_by_device_taint(),
+        has_device_taints: config.evicts_by_device_taint(path),
     };
     let outputs = lost_gpus::Outputs {
         lost: lost_known,
@@ -208,10 +215,12 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         registered,
         loader_refusal,
     };
-    if config.dra {
-        provisioning::start_claims(config, parts, prepared, tasks);
-    } else {
-        provisioning::start_slots(config, parts, injection, capacity, plugin_metrics, tasks);
+    match path {
+        GpuPath::Claims => provisioning::start_claims(config, parts, prepared, tasks),
+        GpuPath::Slots => {
+            provisioning::start_slots(config, parts, injection, capacity, plugin_metrics, tasks);
+        }
+        GpuPath::None => provisioning::start_nothing(parts, prepared, tasks),
     }
     let instance = managers::instance_id().context("cannot read a random identity")?;
     let settings = managers::Settings { command, instance, tester, memory };
@@ -243,12 +252,6 @@ async fn install(config: &Config) -> anyhow::Result<(Installed, Option<String>)>
         Ok::<_, library::Error>((installed, refusal))
     };
     tokio::task::spawn_blocking(install).await?.context("cannot install the library for pods")
-}
-
-/// The claims that an earlier agent has prepared.
-fn prepared_claims(config: &Config) -> anyhow::Result<PreparedClaims> {
-    let checkpoint = Checkpoint::in_folder(&config.host.state_folder);
-    if config.dra { checkpoint.read() } else { Ok(PreparedClaims::new()) }
 }
 
 /// How to find the library versions that pods use.

@@ -23,9 +23,17 @@ def installed(**values):
         try:
             yield
         finally:
+            remove_pods()
             api.kubectl("label", "node", NODE, f"{LABEL}-")
             product.install()
             LIBRARY.unlink(missing_ok=True)
+
+
+def remove_pods() -> None:
+    """The pods of a failed test: while one has a claim, the node offers no device slots."""
+    for one in api.request("GET", "/api/v1/namespaces")["items"]:
+        if (name := one["metadata"]["name"]).startswith("test-"):
+            api.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=90s")
 
 
 def need_consumable_capacity() -> None:

@@ -167,7 +167,9 @@ def url(component: str, port: int, path: str) -> str:
 
 def agent_state() -> str:
     """The agent's page /state, which only its pod's loopback serves."""
-    (pid, *_) = running("node-agent") or [0]
+    # The chart's agent has its node from the environment, those of lib/agents.py from a flag.
+    is_of_chart = lambda pid: b"\0--node=" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    (pid, *_) = [pid for pid in running("node-agent") if is_of_chart(pid)] or [0]
     # An operator has `kubectl port-forward`, which takes longer.
     words = ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sS", "--fail", "--max-time", "10", "http://127.0.0.1:9407/state"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -37,7 +37,7 @@ def test_claims_of_a_gpu_get_their_shares_and_exact_memory_also_after_restarts(c
             "seven": (GPUS[1], 700_000, 1_000_000, 1177 * MIB, "high"),
         }, found
         result = claims.consumed(ns, "seven")
-        assert (result["consumedCapacity"], result["device"]) == ({"memory": "1177Mi", "milli": "700", "seats": "1"}, GPUS[1].lower()), result
+        assert (result["consumedCapacity"], result["device"]) == ({"critical": "0", "memory": "1177Mi", "milli": "700", "seats": "1"}, GPUS[1].lower()), result
         for name in asked:
             spec, at = cluster.get("pod", name, ns)["spec"], cluster.get("pod", name, ns)["metadata"]
             ours = [key for key in at.get("annotations", {}) if key.startswith("sluice.dev/")]

@@ -57,6 +57,8 @@ pub enum Reason {
     NotInjected,
     /// The node's devices are not published, so no claim can be allocated on it.
     ClaimsUnavailable,
+    /// Pods have claims, and claims are not wanted on the node any more.
+    ClaimsKept,
 }
 
 impl Reason {
@@ -79,6 +81,7 @@ impl Reason {
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
             Self::ClaimsUnavailable => (EventType::Warning, "ClaimsUnavailable", "PublishDevices"),
+            Self::ClaimsKept => (EventType::Warning, "ClaimsKept", "PublishDevices"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The two ways in which a node's containers get GPUs: by claims, or as device slots. A node has one of them.
+//! The two ways in which a node's containers get GPUs: by claims, or as device slots. A node has one of them, or none while pods have claims
+//! that it is not to give any more.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::capacity::NodeCapacity;
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::dra::{self, Checkpoint};
+use crate::gpu_path::GpuPath;
 use crate::injection_proof::{self, Proof};
 use crate::lost_gpus::LostGpus;
 use crate::node::events::EventQueue;
@@ -50,7 +52,11 @@ pub(super) fn start_claims(
         cdi_folder: folders.0.last().cloned().unwrap_or_default(),
         provision: parts.provision,
         // A channel without losses: no device is tainted for eviction.
-        lost: if config.evicts_by_device_taint() { parts.lost } else { watch::channel(LostGpus::new()).1 },
+        lost: if config.evicts_by_device_taint(GpuPath::Claims) {
+            parts.lost
+        } else {
+            watch::channel(LostGpus::new()).1
+        },
     };
     let inputs = dra::Inputs {
         client: parts.client,
@@ -73,6 +79,21 @@ pub(super) fn start_claims(
             return Ok(());
         }
         dra::run(settings, inputs, event_queue, registered, stop).await
+    });
+}
+
+/// Gives no GPU to new containers. The pods with prepared claims stay clients.
+pub(super) fn start_nothing(
+    parts: Parts,
+    prepared: watch::Sender<Arc<PreparedClaims>>,
+    tasks: &mut AgentTasks,
+) {
+    let stop = tasks.stop.clone();
+    tasks.spawn_graceful("claims", async move {
+        // The ends of their channels would be taken for the end of the agent.
+        let _kept = (parts, prepared);
+        stop.cancelled().await;
+        anyhow::Ok(())
     });
 }
 

@@ -262,6 +262,47 @@ async fn node_offers_nothing_to_the_extender_and_registers_no_device_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_whose_pods_have_claims_offers_no_slots_and_keeps_their_limits_when_claims_are_turned_off() {
+    let node = Node::with_gpus(1).await;
+    node.write_cdi(&[uuid(0)]);
+    let (agent, mut driver) = start(&node).await;
+    put(&node, "a", 0, 300, json!({}));
+    driver.prepare("a").await.unwrap();
+    let mut received = node.managers[0].received();
+    let set = last_set(&mut received, "the client", |set| names(&set.clients) == ["a-pod"]).await;
+    agent.end().await;
+
+    let kubelet = Kubelet::start(&node.plugin_folder());
+    let mut seen = node.api.seen();
+    let agent = node.start_agent().await;
+    let events = of_reason(&mut seen, "ClaimsKept", 1).await;
+    assert!(
+        events[0]["note"]
+            .as_str()
+            .unwrap()
+            .contains("these have claims and claims are off (dra.enabled): ml/a-pod")
+    );
+    let is_another = |instance: &str| instance != set.agent_instance;
+    let again = last_set(&mut received, "the client again", |set| is_another(&set.agent_instance)).await;
+    assert_eq!(again.clients, set.clients);
+    node.managers_serve().await;
+    let object = node.api.node();
+    assert!(object.borrow()["metadata"]["annotations"]["sluice.dev/gpus"].is_null());
+    assert!(!kubelet.has_plugin());
+    agent.end().await;
+
+    // With claims turned on again, kubelet's driver answers, and the node can be drained.
+    let (agent, mut driver) = start(&node).await;
+    driver.unprepare("a").await;
+    agent.end().await;
+    let agent = node.start_agent().await;
+    let mut object = node.api.node();
+    let offers = |node: &Value| !node["metadata"]["annotations"]["sluice.dev/gpus"].is_null();
+    soon("the inventory", object.wait_for(offers)).await.unwrap();
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubelets_authority_of_a_socket_path_is_accepted() {
     let node = Node::with_gpus(1).await;
     let (agent, _driver) = start(&node).await;
