@@ -48,7 +48,11 @@ fn commands_of_the_performance_model_run_and_the_plots_of_the_page_are_theirs() 
         let stored = format!("{REPOSITORY}/docs/design/{name}.svg");
         let is_same = std::fs::read_to_string(&stored).is_ok_and(|stored| stored == drawn);
         assert!(is_same, "{stored} is not what the command draws");
-        assert_eq!(drawn.matches(&format!("class=\"{line}\"")).count(), lines, "{name}: one line for each policy");
+        assert_eq!(
+            drawn.matches(&format!("class=\"{line}\"")).count(),
+            lines,
+            "{name}: one line for each policy"
+        );
     }
 }
 
