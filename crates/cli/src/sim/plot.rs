@@ -57,7 +57,7 @@ pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
     for share in [0.0, 0.5, 1.0] {
         text(&mut svg, (x(share) - 8.0, y(from) + 16.0), "black", &format!("{share}"));
     }
-    for policy in 0..policies {
+    for (policy, report) in runs.first().into_iter().flatten().enumerate() {
         let points: String =
             curve(policy).map(|(share, log)| format!("{:.1},{:.1} ", x(share), y(log))).collect();
         let _ = writeln!(
@@ -65,7 +65,7 @@ pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
             "<polyline class=\"curve\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{points}\"/>",
             colour(policy)
         );
-        text(&mut svg, (4.0, 44.0 + 18.0 * policy as f64), colour(policy), runs[0][policy].policy);
+        text(&mut svg, (4.0, 44.0 + 18.0 * policy as f64), colour(policy), report.policy);
     }
     svg + "</svg>\n"
 }
