@@ -211,7 +211,7 @@ def critical_pods(cluster, ns: str) -> dict[str, Placed]:
 
 
 def share_without_memory(cluster, ns: str) -> dict[str, Placed]:
-    """0.3 three times: of each GPU's memory the same part, or all."""
+    """0.3 four times: each pod gets the same part of a GPU's memory, or all of it."""
     found = {}
     for number in range(4):
         name = f"m{number}"

@@ -57,7 +57,7 @@ pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
     for share in [0.0, 0.5, 1.0] {
         text(&mut svg, (x(share) - 8.0, y(from) + 16.0), "black", &format!("{share}"));
     }
-    for (policy, report) in runs.first().into_iter().flatten().enumerate() {
+    for (policy, report) in runs.first().copied().into_iter().flatten().enumerate() {
         let points: String =
             curve(policy).map(|(share, log)| format!("{:.1},{:.1} ", x(share), y(log))).collect();
         let _ = writeln!(
