@@ -14,10 +14,7 @@ use std::collections::BTreeSet;
 /// Switches of a group between two checks that no grant explains: the counts are read a moment after the check was requested. A group that
 /// executes all the time beside another one is switched out about 120 times in half a second.
 const UNEXPLAINED_SWITCHES: u32 = 16;
-/// Switches that each grant allows. Its kernel's end is one. The GPU also tries a kernel that waits for a copy, and switches away from it again;
-/// two switches for each kernel were too few for copies of 1.3 ms on an H200.
-const SWITCHES_PER_GRANT: u32 = 4;
-/// Grants allow one switch in this time of them together, besides those for each. A time slice is about twice as long.
+/// Grants allow one switch in this time of them together, besides one for each. A time slice is about twice as long.
 const ALLOWED_SWITCH_NS: u64 = 1_000_000;
 /// For how long a process that has executed more is taken for one that always executes.
 const DISBELIEVED_NS: u64 = 64_000_000_000;
@@ -58,8 +55,7 @@ impl Waits {
     fn begin_check(&mut self) {
         let granted_ns = std::mem::take(&mut self.granted_ns);
         let ends = u32::try_from(granted_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);
-        let grants = std::mem::take(&mut self.grants);
-        self.allowed_switches = grants.saturating_mul(SWITCHES_PER_GRANT).saturating_add(ends);
+        self.allowed_switches = std::mem::take(&mut self.grants).saturating_add(ends);
     }
 }
 

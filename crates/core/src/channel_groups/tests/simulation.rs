@@ -355,8 +355,7 @@ impl Simulation {
         process.groups.iter().filter(|group| in_turn.is_none_or(|of| of == **group)).any(is_enabled)
     }
 
-    /// The manager's check each half second. A group is switched out at the end of each kernel, twice before it while it waits for a copy, and at
-    /// the end of each time slice.
+    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
     fn check_switches(&mut self) {
         if self.now < self.next_check {
             return;
@@ -367,7 +366,7 @@ impl Simulation {
             let owner = self.processes.iter().find(|(_, process)| process.groups.contains(&group));
             let Some((id, process)) = owner else { continue };
             let slices = self.contested.get(id).map_or(0, |ns| ns / (2 * MS));
-            let count = 3 * process.turns + slices;
+            let count = process.turns + slices;
             self.counted.insert(group, count);
             if let Some(before) = before.get(&group) {
                 let switches = u32::try_from(count - before).unwrap();
