@@ -27,7 +27,7 @@ pub struct LimitBucket {
     depth: Depth,
     level: i128,
     filled_at: u64,
-    /// Since when it has been full; credit was lost from then until `filled_at`. `None` while it is not full, or once such credit was restored.
+    /// Credit was lost from here until `filled_at`, because the bucket was full. Later once some of it was restored. `None` while it is not full.
     full_since: Option<u64>,
 }
 
@@ -41,18 +41,24 @@ impl LimitBucket {
     pub fn was_idle(&mut self, now: u64) {
         self.fill(now);
         self.level = self.level.min(scaled(self.depth.idle_ns));
+        self.full_since = self.full_since.filter(|_| self.level >= self.most());
     }
 
     /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. Credit earned in
     /// that span counts even if the bucket was full, also if the bucket was filled since: a process may report late that it works.
     pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
         self.fill(from);
-        if let Some(since) = self.full_since.filter(|_| used_ns > 0) {
-            let lost_ns = self.filled_at.saturating_sub(from.max(since));
-            self.level = self.level.saturating_add(i128::from(lost_ns) * i128::from(self.rate.ppm()));
-            self.full_since = None;
-        }
+        let rate = i128::from(self.rate.ppm());
         self.level = self.level.saturating_sub(scaled(used_ns));
+        if let Some(since) = self.full_since.filter(|_| rate > 0 && used_ns > 0) {
+            let lost_ns = i128::from(self.filled_at.saturating_sub(from.max(since)));
+            let missing_ns = (self.most() - self.level + rate - 1) / rate;
+            let restored_ns = lost_ns.min(missing_ns.max(0));
+            self.level = self.level.saturating_add(restored_ns * rate).min(self.most());
+            // What was lost before this span is forgotten: several processes would restore it at the same time.
+            let since = from.max(since).saturating_add(u64::try_from(restored_ns).unwrap_or(u64::MAX));
+            self.full_since = Some(since).filter(|_| self.level >= self.most());
+        }
         self.fill(to);
     }
 
@@ -63,6 +69,7 @@ impl LimitBucket {
             return;
         }
         self.fill(now);
+        self.full_since = None;
         self.rate = rate;
     }
 
@@ -100,11 +107,9 @@ impl LimitBucket {
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// When it is full if nothing is taken out, rounded up.
+    /// When it is full if nothing is taken out, rounded down; `None` if never (rate zero).
     fn holds_most_at(&self) -> Option<u64> {
-        let rate = i128::from(self.rate.ppm());
-        let missing = (self.most() - self.level).max(0);
-        let wait = if missing == 0 { 0 } else { missing.checked_add(rate - 1)?.checked_div(rate)? };
+        let wait = (self.most() - self.level).max(0).checked_div(i128::from(self.rate.ppm()))?;
         self.filled_at.checked_add(u64::try_from(wait).ok()?)
     }
 

@@ -9,7 +9,7 @@
 //!     ▲  short slices                                 short, default, short, default       │
 //!     └──────────── less than half of the time is submission-bound: short slices ──────────┘
 //! ```
-//! A request beside default slices that takes longer than the client's latency goal decides for short slices at once.
+//! Requests beside default slices that take longer than the client's latency goal decide for short slices.
 //!
 //! A process that waits for the GPU for most of its time never leaves *Watching*, so it never runs beside default slices.
 
@@ -23,6 +23,9 @@ use slice_test::{Found, SliceTest};
 
 /// Least relative gain for which short slices are kept: smaller differences are noise.
 const MIN_GAIN: f64 = 0.05;
+
+/// So many requests beside default slices have to miss their goal before short slices are wanted for it.
+const FEWEST_MISSED: u64 = 2;
 
 /// How long a decision stays.
 const VALID_NS: u64 = 600_000_000_000;
@@ -90,6 +93,9 @@ pub struct HostBoundTest {
     medians_ns: (u64, u64),
     /// Before this time no other test begins.
     next_test_ns: u64,
+    /// Requests with a goal that ended beside default slices since the last decision, and how many of them missed it.
+    requests: u64,
+    missed: u64,
 }
 
 impl HostBoundTest {
@@ -122,10 +128,15 @@ impl HostBoundTest {
         self.phase = Phase::Testing(SliceTest::new());
     }
 
-    /// A request took longer than the client's latency goal at `now`. Beside default slices that is not to happen again: short slices stay
-    /// until the next test is due.
-    pub fn goal_missed(&mut self, now: u64, contenders: u64) {
-        if self.report().wanted == Slices::Default {
+    /// A request has ended, and has missed the client's latency goal or not. Short slices are wanted until the next test once default ones make more
+    /// than one request in a hundred miss it, and at least two: a pause of the host alone is no reason.
+    pub fn request_ended(&mut self, missed: bool, now: u64, contenders: u64, in_force: Slices) {
+        if self.report().wanted != Slices::Default || in_force != Slices::Default {
+            return;
+        }
+        self.requests += 1;
+        self.missed += u64::from(missed);
+        if self.missed >= FEWEST_MISSED && self.missed * 100 > self.requests {
             self.decided(Slices::Short, now, contenders);
         }
     }
@@ -141,6 +152,7 @@ impl HostBoundTest {
     }
 
     fn decided(&mut self, slices: Slices, now: u64, contenders: u64) {
+        (self.requests, self.missed) = (0, 0);
         self.next_test_ns = now + PAUSE_NS;
         self.phase = Phase::Decided(Decision { slices, decided_ns: now, contenders, changed_bursts: 0 });
     }

@@ -28,9 +28,10 @@ pub(super) fn draw(reports: &[Report]) -> String {
 pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
     let policies = runs.iter().map(|reports| reports.len()).min().unwrap_or(0);
     let point = |report: &Report| {
-        let client = drawn(report)?;
+        // Without a finished request there is no latency.
+        let client = drawn(report).filter(|client| client.p99_ms > 0.0)?;
         let others = report.clients.iter().filter(|other| other.name != client.name);
-        Some((others.map(|other| other.share).sum::<f64>().min(1.0), client.p99_ms.max(1e-3).log10()))
+        Some((others.map(|other| other.share).sum::<f64>().min(1.0), client.p99_ms.log10()))
     };
     let curve = |policy: usize| runs.iter().filter_map(move |reports| point(&reports[policy]));
     let logs: Vec<f64> = (0..policies).flat_map(curve).map(|(_, log)| log).collect();

@@ -42,6 +42,7 @@ impl ChannelGroupScheduler {
             activity: Activity::UNKNOWN,
             waits: Waits::default(),
             has_short_bursts: false,
+            may_leave_at_once: false,
             wants_default_slices: false,
             contexts_at_once_since: None,
             lead_us: 0,

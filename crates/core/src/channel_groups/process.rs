@@ -61,6 +61,8 @@ pub(super) struct Process {
     pub(super) waits: Waits,
     /// Its client has short bursts: see [`TokenLedger::has_short_bursts`](crate::ledger::TokenLedger::has_short_bursts).
     pub(super) has_short_bursts: bool,
+    /// See [`TokenLedger::may_leave_at_once`](crate::ledger::TokenLedger::may_leave_at_once).
+    pub(super) may_leave_at_once: bool,
     /// It reports that it is host-bound.
     pub(super) wants_default_slices: bool,
     /// Since when it reports work in several of its contexts at the same time.

@@ -9,7 +9,7 @@ impl ChannelGroupScheduler {
     /// Requests grants for processes that became busy, and returns the grants of those that are idle or were disabled.
     /// Call it before each [`TokenLedger::advance`].
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
-        self.read_ledger(tokens);
+        self.read_ledger(tokens, now);
         self.read_waits(now);
         tokens.set_default_slices(self.default_slices());
         tokens.set_working(now, |id| {
@@ -52,16 +52,17 @@ impl ChannelGroupScheduler {
                 process.probes = if process.activity.busy { 0 } else { process.probes + 1 };
             }
         }
-        self.read_ledger(tokens);
+        self.read_ledger(tokens, now);
     }
 
     /// Copies the part of the ledger's state that the plan depends on.
-    fn read_ledger(&mut self, tokens: &TokenLedger) {
+    fn read_ledger(&mut self, tokens: &TokenLedger, now: u64) {
         self.holders = tokens.holders().map(|(client, _)| client).collect();
         self.contended = tokens.waiting().next().is_some() || self.holders.len() > 1;
         for process in self.processes.values_mut() {
             process.limited = tokens.is_limited(process.client);
             process.has_short_bursts = tokens.has_short_bursts(process.client);
+            process.may_leave_at_once = tokens.may_leave_at_once(process.client, now);
         }
     }
 
@@ -85,11 +86,11 @@ impl ChannelGroupScheduler {
         true
     }
 
-    /// How long a process that holds a grant may be idle. One with short bursts leaves as soon as its work waits: its groups stay enabled
-    /// beside the next holder's.
+    /// How long a process that holds a grant may be idle. One that may leave at once does: its groups stay enabled beside the next holder's.
     fn allowed_idle_ns(&self, id: ProcessId) -> u64 {
-        let leaves =
-            |process: &Process| process.has_short_bursts && process.waits.since.is_some() && !process.limited;
+        let leaves = |process: &Process| {
+            process.waits.since.is_some() && process.may_leave_at_once && !process.limited
+        };
         if self.contended && self.processes.get(&id).is_some_and(leaves) {
             return 0;
         }
@@ -112,7 +113,8 @@ impl ChannelGroupScheduler {
                 let allowed = self.allowed_idle_ns(id);
                 let poll = if self.contended { self.policy.poll_ns } else { allowed };
                 let unearned = earned_at.saturating_sub(now);
-                let left = process.idle_for(now).map(|idle| allowed.saturating_sub(idle).max(unearned));
+                let left =
+                    self.is_unused(process, now).map(|idle| allowed.saturating_sub(idle).max(unearned));
                 Some(now.saturating_add(left.unwrap_or(poll).max(self.policy.window_poll_ns)))
             }
             QuantumState::Idle if process.stopped => None,

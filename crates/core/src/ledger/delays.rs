@@ -11,6 +11,7 @@ use super::{Action, GrantEnd, TokenLedger};
 use crate::gangs::{CYCLE_NS, Window};
 use crate::ids::{ClientId, ProcessId};
 use crate::limit_bucket::LimitBucket;
+use crate::share::Share;
 use std::collections::BTreeSet;
 
 /// A delay by the limit or beyond the request ends when this much GPU time has been earned: shorter ones would consist of
@@ -70,10 +71,12 @@ impl TokenLedger {
 
     fn cause_of_delay(&self, entry: &Entry, client: &Client, now: u64) -> Option<Cause> {
         let earned = |bucket: &LimitBucket| bucket.left_ns(now) >= RESUME_NS;
-        let limited = match entry.delayed {
-            Some(Cause::Limit) => !earned(&client.limit),
-            _ => client.limit.is_overdrawn(now),
-        };
+        // The whole GPU is no limit. Two processes that report the same time late would exceed it.
+        let limited = client.spec.limit != Share::ONE
+            && match entry.delayed {
+                Some(Cause::Limit) => !earned(&client.limit),
+                _ => client.limit.is_overdrawn(now),
+            };
         if limited {
             return Some(Cause::Limit);
         }

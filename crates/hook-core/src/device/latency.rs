@@ -41,21 +41,28 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 began_ns = began_ns.min(known_ns);
             }
         }
-        let mut missed = false;
-        state.latency.called(thread, kind, began_ns, &mut |measured| missed |= self.report_latency(measured));
+        let mut missed = None;
+        state.latency.called(thread, kind, began_ns, &mut |measured| {
+            missed = self.report_latency(measured).or(missed)
+        });
         self.react_to_goal(state, missed, now_ns);
     }
 
-    /// `true` if a request has missed the client's latency goal.
-    fn report_latency(&self, measured: Measured) -> bool {
+    /// Whether a request has missed the client's latency goal; `None` for other measurements, and without a goal.
+    fn report_latency(&self, measured: Measured) -> Option<bool> {
         self.link.report_latency(measured);
-        matches!(measured, Measured::Request(ns) if (1..ns).contains(&self.link.slo_ns()))
+        let Measured::Request(ns) = measured else { return None };
+        Some(self.link.slo_ns()).filter(|slo_ns| *slo_ns > 0).map(|slo_ns| ns > slo_ns)
     }
 
-    fn react_to_goal(&self, state: &mut State, missed: bool, now: u64) {
-        let Some(contenders) = self.link.critical_contenders().filter(|_| missed) else { return };
+    /// A request beside others has ended that may have missed its goal.
+    fn react_to_goal(&self, state: &mut State, missed: Option<bool>, now: u64) {
+        let Some(missed) = missed else { return };
+        let Some(contenders) = self.link.critical_contenders().filter(|contenders| *contenders > 0) else {
+            return;
+        };
         let before = state.host_bound.report();
-        state.host_bound.goal_missed(now, contenders);
+        state.host_bound.request_ended(missed, now, contenders, self.link.slices());
         let report = state.host_bound.report();
         if report != before {
             self.link.report_slices(report);
@@ -141,8 +148,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn expire_steps(&self, state: &mut State, now: u64) {
         self.measures_latency.store(measures(state), Relaxed);
         let is_busy = state.is_busy() || state.blocked_threads > 0;
-        let mut missed = false;
-        state.latency.expire(now, is_busy, &mut |measured| missed |= self.report_latency(measured));
+        let mut missed = None;
+        state.latency.expire(now, is_busy, &mut |measured| missed = self.report_latency(measured).or(missed));
         self.react_to_goal(state, missed, now);
     }
 

@@ -95,16 +95,30 @@ fn host_bound_process_wants_default_slices_after_one_test() {
 }
 
 #[test]
-fn missed_goal_beside_default_slices_brings_short_ones_until_the_next_test() {
+fn missed_goals_beside_default_slices_bring_short_ones_until_the_next_test() {
     let mut process = Process::host_bound();
     process.run(5 * S);
     assert_eq!(process.wanted(), Slices::Default);
-    process.test.goal_missed(process.now, 1);
+    process.test.request_ended(true, process.now, 1, Slices::Default);
+    assert_eq!(process.wanted(), Slices::Default, "one request may have waited for the host");
+    process.test.request_ended(true, process.now, 1, Slices::Default);
     assert_eq!(process.wanted(), Slices::Short);
     process.run(590 * S);
     assert_eq!(process.wanted(), Slices::Short, "the decision stays for ten minutes");
     process.run(20 * S);
     assert_eq!(process.wanted(), Slices::Default, "then another test decides");
+}
+
+#[test]
+fn goals_missed_beside_short_slices_or_seldom_leave_default_ones() {
+    let mut process = Process::host_bound();
+    process.run(5 * S);
+    for request in 0..1_000 {
+        process.test.request_ended(request % 200 == 0, process.now, 1, Slices::Default);
+        // Another latency-critical process keeps the slices short.
+        process.test.request_ended(true, process.now, 1, Slices::Short);
+    }
+    assert_eq!(process.wanted(), Slices::Default);
 }
 
 /// A process with a pause of 36 ms behind each burst: its host submits in 0.085 of the time.

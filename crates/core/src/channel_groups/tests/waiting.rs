@@ -67,6 +67,34 @@ fn process_that_waits_between_longer_kernels_is_not_slower_than_beside_equal_sli
     }
 }
 
+/// It waits for less time than it executes, so it keeps its quanta.
+#[test]
+fn client_that_pauses_for_a_moment_behind_each_kernel_keeps_its_share() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 80, Work::Turns { kernel: 20 * MS, wait: MS });
+    sim.best_effort(2, 20, Work::Always);
+    sim.run(2 * S);
+    sim.reset_counts();
+    sim.run(20 * S);
+    let share = sim.gpu_time[&WAITING] as f64 / (20 * S) as f64;
+    assert!(share >= 0.74, "{share} of the GPU");
+}
+
+/// It waits for longer than it executes, and is ahead of the others in most of its quanta: it keeps those, and has no work for two thirds of them.
+#[test]
+fn client_that_waits_and_is_ahead_of_the_others_costs_few_controls() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 10, Work::Turns { kernel: MS, wait: 2 * MS });
+    sim.best_effort(2, 90, Work::Always);
+    sim.run(2 * S);
+    sim.reset_counts();
+    sim.controls.clear();
+    sim.run(20 * S);
+    let [own, other] = [WAITING, OTHER].map(|id| sim.gpu_time[&id] as f64 / (20 * S) as f64);
+    assert!(own >= 0.03 && other >= 0.85, "{own} and {other} of the GPU");
+    assert!(sim.controls.len() <= 20 * 40, "{} controls in 20 s", sim.controls.len());
+}
+
 /// It would have half of the GPU if it were believed.
 #[test]
 fn process_that_falsely_reports_waits_has_no_more_than_its_share() {

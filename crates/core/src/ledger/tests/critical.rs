@@ -287,3 +287,17 @@ fn delay_by_the_limit_that_goes_on_beyond_the_request_is_checked_at_intervals() 
     assert!(!ledger.holds(ProcessId(0)), "it is still delayed: the third client waits");
     assert!(decisions <= 110, "{decisions} decisions in half a second");
 }
+
+/// Two processes of it report late that both have worked in the same time, longer than a request's burst.
+#[test]
+fn client_with_the_whole_gpu_as_its_limit_is_never_delayed_by_it() {
+    let mut ledger = TokenLedger::new(Policy::default());
+    ledger.set_client(ClientId(0), critical(0.6, 1.0), 0);
+    ledger.add_process(ProcessId(0), ClientId(0), ReturnKind::Returns).unwrap();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.charge_unlimited(ClientId(0), 900 * MS, S, MS);
+    ledger.charge_unlimited(ClientId(0), 800 * MS, S, 200 * MS);
+    ledger.advance(S);
+    assert!(ledger.holds(ProcessId(0)));
+}
