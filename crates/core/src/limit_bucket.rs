@@ -27,38 +27,25 @@ pub struct LimitBucket {
     depth: Depth,
     level: i128,
     filled_at: u64,
-    /// Credit was lost from here until `filled_at`, because the bucket was full. Later once some of it was restored. `None` while it is not full.
-    full_since: Option<u64>,
 }
 
 impl LimitBucket {
     /// A bucket for `rate` of the GPU, as full as it gets while idle.
     pub fn new(rate: Share, depth: Depth, now: u64) -> Self {
-        Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now, full_since: None }
+        Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now }
     }
 
     /// The client was idle until `now`: credit beyond the idle depth is lost.
     pub fn was_idle(&mut self, now: u64) {
         self.fill(now);
         self.level = self.level.min(scaled(self.depth.idle_ns));
-        self.full_since = self.full_since.filter(|_| self.level >= self.most());
     }
 
     /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. Credit earned in
-    /// that span counts even if the bucket was full, also if the bucket was filled since: a process may report late that it works.
+    /// that span counts even if the bucket was full.
     pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
         self.fill(from);
-        let rate = i128::from(self.rate.ppm());
         self.level = self.level.saturating_sub(scaled(used_ns));
-        if let Some(since) = self.full_since.filter(|_| rate > 0 && used_ns > 0) {
-            let lost_ns = i128::from(self.filled_at.saturating_sub(from.max(since)));
-            let missing_ns = (self.most() - self.level + rate - 1) / rate;
-            let restored_ns = lost_ns.min(missing_ns.max(0));
-            self.level = self.level.saturating_add(restored_ns * rate).min(self.most());
-            // What was lost before this span is forgotten: several processes would restore it at the same time.
-            let since = from.max(since).saturating_add(u64::try_from(restored_ns).unwrap_or(u64::MAX));
-            self.full_since = Some(since).filter(|_| self.level >= self.most());
-        }
         self.fill(to);
     }
 
@@ -69,7 +56,6 @@ impl LimitBucket {
             return;
         }
         self.fill(now);
-        self.full_since = None;
         self.rate = rate;
     }
 
@@ -100,28 +86,15 @@ impl LimitBucket {
     }
 
     fn fill(&mut self, now: u64) {
-        let is_full = self.level_at(now) >= self.most();
-        let became_full = self.holds_most_at();
-        self.full_since = if is_full { self.full_since.or(became_full) } else { None };
         self.level = self.level_at(now);
         self.filled_at = self.filled_at.max(now);
-    }
-
-    /// When it is full if nothing is taken out, rounded down; `None` if never (rate zero).
-    fn holds_most_at(&self) -> Option<u64> {
-        let wait = (self.most() - self.level).max(0).checked_div(i128::from(self.rate.ppm()))?;
-        self.filled_at.checked_add(u64::try_from(wait).ok()?)
     }
 
     fn level_at(&self, now: u64) -> i128 {
         let elapsed = now.saturating_sub(self.filled_at);
         let rate = i128::from(self.rate.ppm());
-        self.level.saturating_add(i128::from(elapsed) * rate).min(self.most())
-    }
-
-    fn most(&self) -> i128 {
-        let rate = i128::from(self.rate.ppm());
-        (i128::from(self.depth.waiting_ns) * rate).max(scaled(self.depth.idle_ns))
+        let most = (i128::from(self.depth.waiting_ns) * rate).max(scaled(self.depth.idle_ns));
+        self.level.saturating_add(i128::from(elapsed) * rate).min(most)
     }
 }
 

@@ -32,6 +32,17 @@ pub enum Measured {
     Unobserved,
 }
 
+impl Measured {
+    /// Whether a request took longer than the client's latency goal, in nanoseconds. `None` for other measurements, and without a goal (0).
+    #[must_use]
+    pub fn misses(self, goal_ns: u64) -> Option<bool> {
+        match self {
+            Self::Request(ns) if goal_ns > 0 => Some(ns > goal_ns),
+            _ => None,
+        }
+    }
+}
+
 /// How sure it is that a wait is the end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepEnd {

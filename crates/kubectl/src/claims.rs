@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::{Device, ResourceClaim, ResourceSlice};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sluice_placement::annotations::{Amount, keys, parse_quantity};
 use sluice_placement::inventory::{Gpu, NodeInventory};
 use sluice_placement::share_config::{DRIVER, MEMORY, MILLI, SEATS};
@@ -69,7 +68,7 @@ pub(crate) fn pods_with_shares(claims: &[ResourceClaim], slices: &[ResourceSlice
         let Some(pod) = reserved else { continue };
         for result in results.filter(|result| result.driver == DRIVER) {
             let Some(gpu) = uuids.get(&(result.pool.as_str(), result.device.as_str())) else { continue };
-            let consumed = |name: &str| amount(result.consumed_capacity.as_ref()?.get(name)?);
+            let consumed = |name: &str| parse_quantity(&result.consumed_capacity.as_ref()?.get(name)?.0);
             let facts = || PodFacts {
                 namespace: claim.metadata.namespace.clone().unwrap_or_default(),
                 name: pod.name.clone(),
@@ -91,10 +90,6 @@ pub(crate) fn pods_with_shares(claims: &[ResourceClaim], slices: &[ResourceSlice
         pod
     });
     pods.collect()
-}
-
-fn amount(quantity: &Quantity) -> Option<u64> {
-    parse_quantity(&quantity.0)
 }
 
 #[cfg(test)]

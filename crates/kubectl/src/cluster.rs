@@ -11,7 +11,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::{Api, ListParams};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::Status;
+use kube::core::{ObjectList, Status};
 use kube::{Client, Config, ResourceExt};
 use sluice_placement::annotations::{SpecDemand, keys, parse_thousandths};
 use sluice_placement::inventory::NodeInventory;
@@ -119,8 +119,8 @@ impl Cluster {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let pod = api.get(name).await.map_err(|error| explained(error, "read the pod"))?;
         let mut state = self.state().await?;
-        // They take no annotated pod.
-        state.nodes.retain(|node| !node.gives_claims);
+        // Nodes that give their GPUs by claims take no annotated pod.
+        state.nodes.retain(|node| !node.gives_gpus_by_claims);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let of_pod = format!("involvedObject.uid={}", pod.uid().unwrap_or_default());
         let events = api.list(&ListParams::default().fields(&of_pod)).await;
@@ -154,16 +154,14 @@ impl Cluster {
     /// gives no right to read it.
     async fn claims(&self) -> anyhow::Result<(Vec<ResourceSlice>, Vec<ResourceClaim>)> {
         let all = cached().fields(&format!("spec.driver={DRIVER}"));
-        let slices = match Api::<ResourceSlice>::all(self.client.clone()).list(&all).await {
-            Ok(slices) => slices.items,
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),
-            Err(error) => return Err(explained(error, "list the ResourceSlices")),
-        };
+        let slices = Api::<ResourceSlice>::all(self.client.clone()).list(&all).await;
+        let slices = readable(slices).map_err(|error| explained(error, "list the ResourceSlices"))?;
         if slices.is_empty() {
             return Ok((slices, Vec::new()));
         }
         let claims = Api::<ResourceClaim>::all(self.client.clone()).list(&cached()).await;
-        Ok((slices, claims.map_err(|error| explained(error, "list the ResourceClaims"))?.items))
+        let claims = readable(claims).map_err(|error| explained(error, "list the ResourceClaims"))?;
+        Ok((slices, claims))
     }
 
     /// The node agents that run. A pod of another namespace may have the agents' labels and serve any page.
@@ -225,11 +223,20 @@ fn agent(pod: &Pod, namespace: &str) -> Option<Agent> {
     Some(Agent { node: spec.node_name.clone()?, path })
 }
 
+/// The objects of a list; none if the API does not exist or the user has no right to read it.
+fn readable<T: Clone>(list: kube::Result<ObjectList<T>>) -> kube::Result<Vec<T>> {
+    match list {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// `None` for a node whose agent has reported no GPUs and no devices.
 fn node_facts(node: Node, slices: &[ResourceSlice]) -> Option<NodeFacts> {
     let name = node.name_any();
     let annotation = node.annotations().get(keys::NODE_GPUS);
-    let gives_claims = annotation.is_none();
+    let gives_gpus_by_claims = annotation.is_none();
     let inventory = match annotation {
         Some(annotation) => NodeInventory::from_annotation(annotation)
             .map_err(|why| format!("the annotation {} is not readable: {why}", keys::NODE_GPUS)),
@@ -238,7 +245,7 @@ fn node_facts(node: Node, slices: &[ResourceSlice]) -> Option<NodeFacts> {
     Some(NodeFacts {
         name,
         inventory,
-        gives_claims,
+        gives_gpus_by_claims,
         is_cordoned: node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
     })
 }

@@ -25,7 +25,7 @@ pub(crate) struct NodeFacts {
     /// kube-scheduler places no new pods on it.
     pub(crate) is_cordoned: bool,
     /// It gives its GPUs by claims (DRA), and none to annotated pods.
-    pub(crate) gives_claims: bool,
+    pub(crate) gives_gpus_by_claims: bool,
 }
 
 /// A pod.

@@ -27,7 +27,7 @@ pub(crate) fn node(name: &str, gpus: u32) -> NodeFacts {
         name: name.to_owned(),
         inventory: Ok(NodeInventory::new(10, (0..gpus).map(gpu).collect())),
         is_cordoned: false,
-        gives_claims: false,
+        gives_gpus_by_claims: false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! How a node gives its GPUs to containers, from what the operator wants and what its pods have. Pure.
 
+use std::collections::BTreeSet;
+
 use crate::prepared_claims::PreparedClaims;
 
 /// How a node gives its GPUs to containers.
@@ -10,7 +12,7 @@ pub(crate) enum GpuPath {
     /// By claims (DRA).
     Claims,
     /// To no new container: pods have claims, and the agent is not to give any. These pods keep their limits.
-    None,
+    Closed,
 }
 
 impl GpuPath {
@@ -19,26 +21,28 @@ impl GpuPath {
     pub(crate) fn of(is_wanted: bool, has_label: bool, prepared: &PreparedClaims) -> Self {
         match (is_wanted, has_label, prepared.is_empty()) {
             (true, true, _) | (true, false, false) => Self::Claims,
-            (false, _, false) => Self::None,
+            (false, _, false) => Self::Closed,
             (true, false, true) | (false, _, true) => Self::Slots,
         }
     }
 
-    /// Why the path is another than the operator wants; `None` if it is not.
+    /// Why the path is another than the operator wants, and what to do; `None` if it is not. The names of the pods come last: a note of an event
+    /// is cut off at a length.
     pub(crate) fn note(self, has_label: bool, prepared: &PreparedClaims) -> Option<String> {
         let pods = || {
             let names = prepared.values().map(|claim| format!("{}/{}", claim.namespace, claim.pod));
-            names.collect::<Vec<_>>().join(", ")
+            // A pod may have several claims.
+            names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
         };
         match self {
             Self::Claims if !has_label => Some(format!(
-                "this node has not the label sluice.dev/dra=true, and still gives claims, because these pods have some: {}; drain it, then \
-                 restart its agent",
+                "this node does not have the label sluice.dev/dra=true, and still gives claims: drain it, then restart its agent. These pods \
+                 have claims: {}",
                 pods()
             )),
-            Self::None => Some(format!(
-                "this node gives no GPU to new pods, because these have claims and claims are off (dra.enabled): {}; turn claims on, drain \
-                 the node, then turn them off",
+            Self::Closed => Some(format!(
+                "this node gives no GPU to new pods, because claims are off (dra.enabled) and pods have some: turn claims on, drain the node, \
+                 then turn them off. These pods have claims: {}",
                 pods()
             )),
             Self::Claims | Self::Slots => None,
@@ -69,14 +73,14 @@ mod tests {
             (true, false, &some, GpuPath::Claims),
             (false, true, &none, GpuPath::Slots),
             (false, false, &none, GpuPath::Slots),
-            (false, true, &some, GpuPath::None),
-            (false, false, &some, GpuPath::None),
+            (false, true, &some, GpuPath::Closed),
+            (false, false, &some, GpuPath::Closed),
         ] {
             let found = GpuPath::of(is_wanted, has_label, prepared);
             assert_eq!(found, path, "{is_wanted} {has_label} {}", prepared.len());
             let note = found.note(has_label, prepared);
             let is_as_wanted =
-                (found == GpuPath::Claims) == (is_wanted && has_label) && found != GpuPath::None;
+                (found == GpuPath::Claims) == (is_wanted && has_label) && found != GpuPath::Closed;
             assert_eq!(note.is_none(), is_as_wanted, "{note:?}");
             assert!(note.is_none_or(|note| note.contains("ml/train")));
         }

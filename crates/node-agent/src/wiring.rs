@@ -220,7 +220,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         GpuPath::Slots => {
             provisioning::start_slots(config, parts, injection, capacity, plugin_metrics, tasks);
         }
-        GpuPath::None => provisioning::start_nothing(parts, prepared, tasks),
+        GpuPath::Closed => provisioning::start_nothing(parts, prepared, tasks),
     }
     let instance = managers::instance_id().context("cannot read a random identity")?;
     let settings = managers::Settings { command, instance, tester, memory };

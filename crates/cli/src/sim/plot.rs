@@ -45,15 +45,10 @@ pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
     };
     let title = format!("p99 of {}, ms, against the share of the GPU that the others got", client.name);
     text(&mut svg, (LEFT, 18.0), "black", &title);
-    let mut decade = from;
-    while decade <= to {
-        let (at, right) = (y(decade), x(1.0));
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>"
-        );
+    for decade in decades(from, to) {
+        let at = y(decade);
+        grid_line(&mut svg, (LEFT, at), (x(1.0), at));
         text(&mut svg, (LEFT - 40.0, at + 4.0), "black", &format!("{}", 10f64.powf(decade)));
-        decade += 1.0;
     }
     for share in [0.0, 0.5, 1.0] {
         text(&mut svg, (x(share) - 8.0, y(from) + 16.0), "black", &format!("{share}"));
@@ -61,11 +56,7 @@ pub(super) fn draw_sweep(runs: &[&[Report]]) -> String {
     for (policy, report) in runs.first().copied().into_iter().flatten().enumerate() {
         let points: String =
             curve(policy).map(|(share, log)| format!("{:.1},{:.1} ", x(share), y(log))).collect();
-        let _ = writeln!(
-            svg,
-            "<polyline class=\"curve\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{points}\"/>",
-            colour(policy)
-        );
+        polyline(&mut svg, "curve", colour(policy), &points);
         text(&mut svg, (4.0, 44.0 + 18.0 * policy as f64), colour(policy), report.policy);
     }
     svg + "</svg>\n"
@@ -86,6 +77,23 @@ fn text(svg: &mut String, (x, y): (f64, f64), colour: &str, words: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"{colour}\">{words}</text>");
 }
 
+/// The powers of ten of an axis, as logarithms.
+fn decades(from: f64, to: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(from), |decade| Some(decade + 1.0)).take_while(move |decade| *decade <= to)
+}
+
+fn grid_line(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    let _ =
+        writeln!(svg, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#ddd\"/>");
+}
+
+fn polyline(svg: &mut String, class: &str, colour: &str, points: &str) {
+    let _ = writeln!(
+        svg,
+        "<polyline class=\"{class}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{points}\"/>"
+    );
+}
+
 /// The client whose latencies are drawn: the latency-critical one, or the first.
 fn drawn(report: &Report) -> Option<&ClientReport> {
     let critical = report.clients.iter().find(|client| client.class == "latency-critical");
@@ -102,17 +110,10 @@ fn distribution(svg: &mut String, reports: &[Report]) {
     let x = |log: f64| LEFT + (log - from) / (to - from) * (WIDTH - LEFT - 20.0);
     let y = |part: f64| 30.0 + (1.0 - part) * CDF_HEIGHT;
     text(svg, (LEFT, 18.0), "black", &format!("Part of the requests of {name} that took at most so many ms"));
-    let mut decade = from;
-    while decade <= to {
+    for decade in decades(from, to) {
         let at = x(decade);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" y1=\"{:.1}\" x2=\"{at:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/>",
-            y(0.0),
-            y(1.0)
-        );
+        grid_line(svg, (at, y(0.0)), (at, y(1.0)));
         text(svg, (at - 10.0, y(0.0) + 16.0), "black", &format!("{}", 10f64.powf(decade)));
-        decade += 1.0;
     }
     for part in [0.0, 0.5, 0.99] {
         text(svg, (LEFT - 34.0, y(part) + 4.0), "black", &format!("{part}"));
@@ -124,11 +125,7 @@ fn distribution(svg: &mut String, reports: &[Report]) {
             format!("{at:.1},{:.1} ", y(part))
         };
         let points: String = (0..=POINTS).map(point).collect();
-        let _ = writeln!(
-            svg,
-            "<polyline class=\"cdf\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{points}\"/>",
-            colour(index)
-        );
+        polyline(svg, "cdf", colour(index), &points);
         text(svg, (4.0, 44.0 + 18.0 * index as f64), colour(index), report.policy);
     }
 }

@@ -6,7 +6,6 @@
 //! It is granted beside the holder while it is not ahead of the others, for a quantum. Beside one other client that is half a quantum of GPU
 //! time, and a client that needs no more than that is granted so the next time, too.
 
-use super::virtual_time::virtual_ns;
 use super::{Grant, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 
@@ -72,16 +71,11 @@ impl TokenLedger {
         self.clients.get(&client).is_some_and(|client| client.has_short_bursts)
     }
 
-    /// Whether a client that holds the GPU is to leave it as soon as its work waits: it has short bursts, and would be granted beside the next
-    /// holder, because in this grant it has executed for less than half of the time and with it is not ahead of the others.
+    /// Whether a client that holds the GPU is to leave it as soon as its work waits: it has short bursts, and in this grant it has executed for
+    /// less than half of the time.
     pub fn may_leave_at_once(&self, client: ClientId, now: u64) -> bool {
         let Some(grant) = self.grants.iter().find(|grant| grant.client == client) else { return false };
-        let Some(entry) = self.clients.get(&client).filter(|entry| entry.has_short_bursts) else {
-            return false;
-        };
-        let held_ns = now.saturating_sub(grant.start);
-        let used = virtual_ns(held_ns, self.demand.weight_of(entry));
-        held_ns > grant.executed_ns.saturating_mul(2) && entry.start.saturating_add(used) <= self.virtual_now
+        self.has_short_bursts(client) && now.saturating_sub(grant.start) > grant.executed_ns.saturating_mul(2)
     }
 
     /// Whether a client holds a grant beside the holder's.

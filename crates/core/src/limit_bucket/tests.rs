@@ -44,49 +44,7 @@ fn same_rate_again_while_the_client_runs_costs_it_nothing() {
     assert_eq!(bucket.ready_at(3_500 * MS), Some(3_500 * MS));
 }
 
-#[test]
-fn client_with_the_whole_gpu_does_not_wait_for_work_that_it_reports_late() {
-    let mut bucket = LimitBucket::new(Share::ONE, Depth { idle_ns: 80 * MS, waiting_ns: 0 }, 0);
-    bucket.charge(990 * MS, 1_000 * MS, 0);
-    bucket.charge(800 * MS, 1_001 * MS, 201 * MS);
-    assert!(!bucket.is_overdrawn(1_001 * MS));
-}
-
-#[test]
-fn credit_that_was_lost_is_restored_once() {
-    let mut bucket =
-        LimitBucket::new(Share::from_ppm(500_000).unwrap(), Depth { idle_ns: 10 * MS, waiting_ns: 0 }, 0);
-    bucket.charge(1_000 * MS, 1_000 * MS, 0);
-    // 10 ms and those of 200 ms were earned, 120 ms are used.
-    (0..2).for_each(|_| bucket.charge(800 * MS, 1_000 * MS, 60 * MS));
-    assert_eq!(bucket.ready_at(1_000 * MS), Some(1_020 * MS));
-}
-
 proptest! {
-    /// Readings that find no work do not change what a burst costs that is reported later.
-    #[test]
-    fn late_report_costs_what_one_in_time_costs(
-        ppm in 10_000u32..=1_000_000,
-        idle_ms in 0u64..500,
-        readings in prop::collection::vec(1u64..50, 0..20),
-        part in 0u64..=100,
-    ) {
-        let depth = Depth { idle_ns: 20 * MS, waiting_ns: 0 };
-        let mut in_time = LimitBucket::new(Share::from_ppm(ppm).unwrap(), depth, 0);
-        in_time.charge(0, idle_ms * MS, 0);
-        let mut late = in_time.clone();
-        let begun = idle_ms * MS;
-        let mut now = begun;
-        for reading in readings {
-            late.charge(now, now + reading * MS, 0);
-            now += reading * MS;
-        }
-        let used = (now - begun) * part / 100;
-        in_time.charge(begun, now, used);
-        late.charge(begun, now, used);
-        prop_assert!(late.ready_at(now).unwrap().abs_diff(in_time.ready_at(now).unwrap()) <= 100, "{late:?} {in_time:?}");
-    }
-
     #[test]
     fn charge_stays_within_rate_plus_depth_plus_one_grant(
         ppm in 10_000u32..=1_000_000, grants in prop::collection::vec(1u64..150 * MS, 20..200)

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use super::Device;
 use super::state::{MEASURE_INTERVAL_NS, Phase, State};
-use crate::host_bound::Burst;
+use crate::host_bound::{Burst, HostBoundTest};
 use crate::lock;
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
 use crate::streams::{UsedStream, WaitTarget};
@@ -97,9 +97,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !state.begun_after_wait {
             return;
         }
-        let before = state.host_bound.report();
         let burst = Burst { begun_ns, waited_ns, ended_ns, launches };
-        state.host_bound.burst_ended(burst, contenders, self.link.slices());
+        let in_force = self.link.slices();
+        self.change_slices(state, |test| test.burst_ended(burst, contenders, in_force));
+    }
+
+    /// Reports the wanted time slices if `change` has changed them.
+    pub(super) fn change_slices(&self, state: &mut State, change: impl FnOnce(&mut HostBoundTest)) {
+        let before = state.host_bound.report();
+        change(&mut state.host_bound);
         let report = state.host_bound.report();
         if report != before {
             self.link.report_slices(report);

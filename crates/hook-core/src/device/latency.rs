@@ -51,8 +51,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Whether a request has missed the client's latency goal; `None` for other measurements, and without a goal.
     fn report_latency(&self, measured: Measured) -> Option<bool> {
         self.link.report_latency(measured);
-        let Measured::Request(ns) = measured else { return None };
-        Some(self.link.slo_ns()).filter(|slo_ns| *slo_ns > 0).map(|slo_ns| ns > slo_ns)
+        measured.misses(self.link.slo_ns())
     }
 
     /// A request beside others has ended that may have missed its goal.
@@ -61,12 +60,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let Some(contenders) = self.link.critical_contenders().filter(|contenders| *contenders > 0) else {
             return;
         };
-        let before = state.host_bound.report();
-        state.host_bound.request_ended(missed, now, contenders, self.link.slices());
-        let report = state.host_bound.report();
-        if report != before {
-            self.link.report_slices(report);
-        }
+        let in_force = self.link.slices();
+        self.change_slices(state, |test| test.request_ended(missed, now, contenders, in_force));
     }
 
     /// Begins a wait of a thread for an event.

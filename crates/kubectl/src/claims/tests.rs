@@ -47,7 +47,7 @@ fn node_with_claims_is_shown_with_what_its_claims_leave() {
             name: "d".into(),
             inventory: Ok(inventory("d", &slices()).unwrap()),
             is_cordoned: false,
-            gives_claims: true,
+            gives_gpus_by_claims: true,
         }],
         pods: pods_with_shares(&claims, &slices()),
     };

@@ -43,6 +43,10 @@ pub fn parse(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Resul
     if mistakes.is_empty() {
         check_clients(&mut top, &clients, &entries);
         check_requests(&mut top, &clients, &entries);
+        let gpus = entries.iter().flat_map(|(_, workload)| &workload.gpus).max().map_or(1, |last| last + 1);
+        if let Some(gpu) = stalls.iter().filter_map(|stall| stall.gpu).find(|gpu| *gpu >= gpus) {
+            top.wrong("stalls", format!("GPU {gpu}"), "all, or a GPU of a workload");
+        }
     }
     // Unknown keys at the top have been named with the clients.
     mistakes.extend(top.mistakes);

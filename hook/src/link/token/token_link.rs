@@ -276,13 +276,11 @@ impl TokenLink for TokenConnection {
         let Some(report) = self.report_view() else { return };
         match measured {
             Measured::Step(ns) => report.add_latency(LatencyKind::Step, ns),
-            Measured::Request(ns) => {
-                report.add_latency(LatencyKind::Request, ns);
-                if (1..ns).contains(&self.slo_ns()) {
-                    report.count_slo_violation();
-                }
-            }
+            Measured::Request(ns) => report.add_latency(LatencyKind::Request, ns),
             Measured::Unobserved => report.count_unobserved_step(),
+        }
+        if measured.misses(self.slo_ns()) == Some(true) {
+            report.count_slo_violation();
         }
     }
 

@@ -145,10 +145,10 @@ async fn claim_of_a_pod_in_a_sandbox_is_refused_because_no_manager_would_see_its
     let node = Node::with_gpus(1).await;
     node.write_cdi(&[uuid(0)]);
     let (agent, mut driver) = start(&node).await;
-    put(&node, "a", 0, 300, json!({}));
     let mut sandboxed = pod("a-pod", &[]);
     sandboxed["spec"]["runtimeClassName"] = json!("kata-qemu");
     node.api.put(Kind::Pods, sandboxed);
+    node.api.put(Kind::Claims, claim("a", 0, 300, json!({})));
     let why = driver.prepare("a").await.unwrap_err();
     assert!(why.contains("spec.runtimeClassName: \"kata-qemu\" is not allowed"), "{why}");
     node.managers_serve().await;
@@ -276,11 +276,10 @@ async fn node_whose_pods_have_claims_offers_no_slots_and_keeps_their_limits_when
     let mut seen = node.api.seen();
     let agent = node.start_agent().await;
     let events = of_reason(&mut seen, "ClaimsKept", 1).await;
+    let note = events[0]["note"].as_str().unwrap();
     assert!(
-        events[0]["note"]
-            .as_str()
-            .unwrap()
-            .contains("these have claims and claims are off (dra.enabled): ml/a-pod")
+        note.contains("claims are off (dra.enabled)") && note.ends_with("These pods have claims: ml/a-pod"),
+        "{note}"
     );
     let is_another = |instance: &str| instance != set.agent_instance;
     let again = last_set(&mut received, "the client again", |set| is_another(&set.agent_instance)).await;

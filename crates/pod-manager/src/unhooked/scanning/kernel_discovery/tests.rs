@@ -28,8 +28,9 @@ impl ProcFs for InPod {
 #[test]
 fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
+    // Afterwards it opens no file, which would have the number of the closed one.
     let mut child = Command::new("sh")
-        .args(["-c", "read go; exec <&-; echo closed; exec sleep 1000"])
+        .args(["-c", "read go; exec <&-; echo closed; kill -STOP $$"])
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .spawn()
