@@ -71,6 +71,8 @@ class Values(unittest.TestCase):
             ("nodeAgent.violationPolicy=evict", "node-agent", "--violation-policy=evict"),
             ("nodeAgent.lostGpuPolicy=taint", "node-agent", "--lost-gpu-policy=taint"),
             ("nodeAgent.lostGpuGraceSeconds=0", "node-agent", "--lost-gpu-grace-seconds=0"),
+            ("nodeAgent.mig=instances", "node-agent", "--mig=instances"),
+            ("nodeAgent.mig=false", "node-agent", "--mig=off"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
             ("nodeAgent.selfTest=off", "node-agent", "--self-test=off"),
             ("nodeAgent.selfTest=false", "node-agent", "--self-test=off"),

@@ -107,14 +107,16 @@ class Claims(unittest.TestCase):
             self.assertEqual((rule["apiGroups"], rule["resources"], one["failurePolicy"]), (["resource.k8s.io"], [name], "Fail"))
             (condition,) = one["matchConditions"]
             self.assertIn("'gpu.sluice.dev'", condition["expression"])
+            self.assertEqual("'mig.sluice.dev'" in condition["expression"], name != "deviceclasses")
 
-    def test_examples_are_valid_and_use_the_charts_class(self):
-        (name,) = of_kind(rendered(ON), "DeviceClass")
+    def test_examples_are_valid_and_use_the_charts_classes(self):
+        self.assertEqual(set(of_kind(rendered(ON), "DeviceClass")), {"gpu.sluice.dev", "mig.sluice.dev"})
+        classes = {"share.yaml": "gpu.sluice.dev", "two-gpus.yaml": "gpu.sluice.dev", "mig.yaml": "mig.sluice.dev"}
         for file in sorted(EXAMPLES.glob("*.yaml")):
             for one in yaml.safe_load_all(file.read_text()):
                 with self.subTest(file.name, kind=one["kind"]):
                     kubernetes_validate.validate(one, "1.36", strict=True)
-            self.assertEqual(set(re.findall(r"deviceClassName: (\S+)", file.read_text())), {name})
+            self.assertEqual(set(re.findall(r"deviceClassName: (\S+)", file.read_text())), {classes[file.name]})
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use sluice_sim::identity::{PciAddress, parse_uuid, uuid_text};
+use sluice_sim::identity::{PciAddress, parse_uuid};
 use sluice_sim::rm::Support;
-use sluice_sim::{client, daemon};
+use sluice_sim::{client, client::Instance, daemon};
 
 use crate::quantity::parse_bytes;
 
@@ -56,9 +56,15 @@ struct Daemon {
     /// Other end of an NVLink: the PCI address of a GPU or of a switch; may be given for each link
     #[arg(long, value_name = "PCI")]
     nvlink: Vec<PciAddress>,
-    /// The GPU is in MIG mode
+    /// The GPU is in MIG mode: NVML lists it with its instances
     #[arg(long)]
     mig: bool,
+    /// It is an instance of the GPU with this identity, which is in MIG mode
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    mig_parent: Option<[u8; 16]>,
+    /// Slices of the GPU that the instance has, 1 to 7
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "mig_parent")]
+    mig_slices: u32,
     /// How its driver answers controls of channel groups
     #[arg(long, value_enum, default_value_t = Controls::Full)]
     controls: Controls,
@@ -183,7 +189,7 @@ fn answer(query: &Query, socket: &Path) -> anyhow::Result<String> {
         Query::Info { .. } => {
             let info = client::gpu_info(socket)?;
             let mut text = serde_json::to_value(&info)?;
-            text["uuid"] = uuid_text(info.uuid).into();
+            text["uuid"] = info.uuid_text().into();
             text["pci"] = info.pci.to_string().into();
             text["links"] = info.links.iter().map(ToString::to_string).collect();
             format!("{text:#}\n")
@@ -219,6 +225,12 @@ fn config(flags: &Daemon, socket: &Path) -> daemon::DaemonConfig {
     gpu.numa = flags.numa;
     gpu.links.clone_from(&flags.nvlink);
     gpu.is_mig = flags.mig;
+    let slices = flags.mig_slices;
+    gpu.instance = flags.mig_parent.map(|parent| Instance { parent, slices, compute_slices: slices });
+    if gpu.instance.is_some() {
+        // As the driver names it, with its profile.
+        gpu.name = format!("{} MIG {slices}g.{}gb", gpu.name, gpu.memory_bytes >> 30);
+    }
     config.controls = match flags.controls {
         Controls::None => Support::None,
         Controls::StatusOnly => Support::StatusOnly,

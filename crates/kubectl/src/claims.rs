@@ -38,6 +38,7 @@ fn gpu(index: u32, device: &Device) -> Gpu {
         numa: None,
         pci: attribute(device, PCI).unwrap_or_default(),
         nvlink: Vec::new(),
+        mig: None,
         healthy: taints.is_empty(),
         unhealthy_reason: (!taints.is_empty()).then(|| format!("taint {}", taints.join(", "))),
     }

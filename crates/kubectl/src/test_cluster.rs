@@ -20,6 +20,7 @@ pub(crate) fn node(name: &str, gpus: u32) -> NodeFacts {
         numa: None,
         pci: format!("0000:{index:02x}:00.0"),
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     };

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_node_agent::gpus::{DriverPaths, NvmlDriver, Settings, watch};
+use sluice_node_agent::gpus::{DriverPaths, Mig, NvmlDriver, Settings, watch};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().init();
     let seconds = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
-    let driver = Arc::new(NvmlDriver::new(DriverPaths::default()));
+    let driver = Arc::new(NvmlDriver::new(DriverPaths::default(), Mig::Instances));
     let stop = CancellationToken::new();
     let Some(watched) = watch(driver, Settings::default(), stop.clone(), |_| {}).await else { return Ok(()) };
     println!("{}", serde_json::to_string_pretty(&*watched.inventory.borrow())?);

@@ -10,7 +10,7 @@
 //!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
 //!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
 //! dra ◀────────────── kubelet: prepared_claims ──▶ pods; in place of device_plugin on nodes with its label
-//! self_test ── results ─────────────────▶ managers
+//! self_test ── results ─────────────────▶ managers ── outcomes ─▶ instance_sharing: which instances (MIG) the inventory lets pods share
 //! metrics ◀── all of them
 //! ```
 //!
@@ -31,6 +31,7 @@ mod folders;
 mod gpu_path;
 pub mod gpus;
 pub mod injection_proof;
+mod instance_sharing;
 mod kubelet_checkpoint;
 pub mod library;
 pub mod lost_gpus;
@@ -97,7 +98,7 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
         state: listener_of("state-page", config.state_page)?,
     };
     // Loaded at the first use, so the agent also starts on a node without a driver.
-    let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
+    let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths(), config.host.gpu.mig));
     let client = serving_client().await?;
     let environment = wiring::Environment { client, gpus, program, listeners };
     wiring::serve(config, environment, stop).await

@@ -23,6 +23,7 @@ use crate::folders;
 use crate::gpu_path::GpuPath;
 use crate::gpus::{self, GpuDriver};
 use crate::injection_proof::{self, Proof};
+use crate::instance_sharing;
 use crate::kubelet_checkpoint;
 use crate::library::{self, Installed, Library, Usage, collect_periodically};
 use crate::lost_gpus::{self, LostGpus};
@@ -130,7 +131,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     };
     // `stop` was cancelled before the driver answered.
     let Some(watched) = watched else { return Ok(()) };
-    let gpus = inventory.get_or_init(|| watched.inventory).clone();
+    let found = watched.inventory;
+    let (gpus_known, gpus) = watch::channel(instance_sharing::with_proven(&found.borrow(), &statuses.now()));
+    let gpus = inventory.get_or_init(|| gpus).clone();
+    tasks.spawn_abortable("instances", instance_sharing::publish(gpus_known, found, statuses.watch()));
 
     let refusals = event_queue.clone();
     let refused = move |pod: &PodView, why: &Refusal| {

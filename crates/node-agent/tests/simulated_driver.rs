@@ -12,7 +12,7 @@ use std::time::Duration;
 use sluice_node_agent::gpus::driver::{GpuDriver, ScannedGpu};
 use sluice_node_agent::gpus::xid::Class;
 use sluice_node_agent::gpus::{
-    ContextReserve, DriverPaths, Fault, GpuEvent, GpuWatch, NvmlDriver, Settings, watch,
+    ContextReserve, DriverPaths, Fault, GpuEvent, GpuWatch, Mig, NvmlDriver, Settings, watch,
 };
 use sluice_placement::inventory::NodeInventory;
 use sluice_sim::client;
@@ -65,10 +65,8 @@ impl Node {
     }
 
     fn driver(&self) -> NvmlDriver {
-        NvmlDriver::new(DriverPaths {
-            library: Some(self.library.clone()),
-            sysfs: self.dir.path().join("sys"),
-        })
+        let sysfs = self.dir.path().join("sys");
+        NvmlDriver::new(DriverPaths { library: Some(self.library.clone()), sysfs }, Mig::Off)
     }
 }
 
@@ -131,7 +129,7 @@ fn health_follows_xids_losses_and_recoveries() {
 fn absent_library_is_named(node: &Node) {
     let paths =
         DriverPaths { library: Some(PathBuf::from("/nowhere/libnvidia-ml.so.1")), ..DriverPaths::default() };
-    let why = NvmlDriver::new(paths).inventory().unwrap_err().to_string();
+    let why = NvmlDriver::new(paths, Mig::Off).inventory().unwrap_err().to_string();
     assert!(why.contains("/nowhere/libnvidia-ml.so.1") && why.contains("No such file"), "{why}");
     assert!(node.library.is_file());
 }
@@ -166,6 +164,7 @@ async fn health_follows(node: &Node) {
         numa: Some(index.into()),
         pci: format!("5117:{:02x}:00.0", index + 1),
         nvlink: vec![uuid(1 - index)],
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     };

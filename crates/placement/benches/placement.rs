@@ -34,6 +34,7 @@ fn node(name: &str) -> NodeInventory {
             .filter(|peer| *peer != index)
             .map(|peer| format!("GPU-{name}-{peer}-0000-0000-000000000000"))
             .collect(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     };

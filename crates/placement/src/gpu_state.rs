@@ -35,6 +35,10 @@ pub(crate) struct GpuState {
     pub(crate) peers: Mask,
     /// GPUs of other NUMA nodes.
     pub(crate) far: Mask,
+    /// It is an instance of a GPU in MIG mode.
+    is_instance: bool,
+    /// Only one pod may have it.
+    is_for_one_pod: bool,
     pub(crate) used: Used,
 }
 
@@ -89,6 +93,8 @@ impl GpuState {
             numa: gpu.numa,
             peers: 0,
             far: 0,
+            is_instance: gpu.mig.is_some(),
+            is_for_one_pod: gpu.is_for_one_pod(),
             used: Used::default(),
         }
     }
@@ -106,6 +112,8 @@ impl GpuState {
             numa: None,
             peers: 0,
             far: 0,
+            is_instance: false,
+            is_for_one_pod: false,
             used: Used::default(),
         }
     }
@@ -146,7 +154,7 @@ impl GpuState {
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.used.ppm > u64::from(WHOLE_PPM)
             || self.used.memory_bytes > self.memory_bytes
-            || (self.used.whole > 0 && self.used.pods > 1)
+            || ((self.used.whole > 0 || self.is_for_one_pod) && self.used.pods > 1)
     }
 
     pub(crate) fn add(&mut self, demand: &Demand) {
@@ -172,13 +180,17 @@ impl GpuState {
         if let Some(fault) = self.fault() {
             return Some(fault);
         }
+        // A part of an instance is no part of a GPU, and CUDA uses one instance in a process.
+        if self.is_instance && (demand.gpus > 1 || (demand.models.is_empty() && demand.uuids.is_empty())) {
+            return Some(Reason::Instance);
+        }
         if demand.is_whole() {
             return (used.pods > 0).then_some(Reason::InUse { pods: used.pods });
         }
         if memory > self.memory_bytes {
             return Some(Reason::TooSmall { has: self.memory_bytes, asked: memory });
         }
-        if used.whole > 0 {
+        if used.whole > 0 || (self.is_for_one_pod && used.pods > 0) {
             return Some(Reason::HeldWhole);
         }
         if demand.gang.as_ref().is_some_and(|gang| used.gangs.contains(gang)) {

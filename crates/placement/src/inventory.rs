@@ -42,12 +42,12 @@ pub struct NodeInventory {
     pub gpus: Vec<Gpu>,
 }
 
-/// One physical GPU.
+/// One GPU, or one instance of a GPU in MIG mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// The driver's identity, `GPU-…`: stays the same over restarts, unlike `index`.
+    /// The driver's identity, `GPU-…`, of an instance `MIG-…`: stays the same over restarts, unlike `index`.
     pub uuid: String,
-    /// Ordinal in the driver at the moment.
+    /// Ordinal in the driver at the moment; an instance has that of its GPU.
     pub index: u32,
     /// Product name from the driver, such as `NVIDIA H200`.
     pub model: String,
@@ -64,6 +64,9 @@ pub struct Gpu {
     /// UUIDs of the GPUs of this node that an active NVLink leads to directly.
     #[serde(default)]
     pub nvlink: Vec<String>,
+    /// Of which GPU it is an instance; none if it is a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<MigInstance>,
     /// New pods may be placed on it.
     pub healthy: bool,
     /// The reason why not, in words; none while healthy.
@@ -71,7 +74,23 @@ pub struct Gpu {
     pub unhealthy_reason: Option<String>,
 }
 
+/// What an instance of a GPU in MIG mode is. It has memory and time of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigInstance {
+    /// UUID of the GPU.
+    pub parent: String,
+    /// The driver's name for its size, such as `1g.10gb`.
+    pub profile: String,
+    /// Several pods may share it: the controls of its driver are proven there. Otherwise one pod gets it.
+    pub is_shared: bool,
+}
+
 impl Gpu {
+    /// Whether only one pod may have it.
+    pub fn is_for_one_pod(&self) -> bool {
+        self.mig.as_ref().is_some_and(|instance| !instance.is_shared)
+    }
+
     /// All device memory in bytes.
     pub fn memory_total(&self) -> u64 {
         self.memory_total_bytes.unwrap_or(self.memory_bytes)

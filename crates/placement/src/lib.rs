@@ -28,6 +28,7 @@
 //!     numa: None,
 //!     pci: "0000:01:00.0".into(),
 //!     nvlink: Vec::new(),
+//!     mig: None,
 //!     healthy: true,
 //!     unhealthy_reason: None,
 //! };

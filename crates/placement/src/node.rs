@@ -214,6 +214,7 @@ fn remoteness(reason: &Reason) -> u64 {
         Reason::Unhealthy(_) => 6,
         Reason::TooSmall { .. } => 7,
         Reason::Gone => 8,
+        Reason::Instance => 9,
     };
     let lack = match reason {
         Reason::Memory { free, asked } | Reason::TooSmall { has: free, asked } => {

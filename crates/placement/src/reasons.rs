@@ -42,6 +42,8 @@ pub enum Reason {
     },
     /// One pod has the whole GPU.
     HeldWhole,
+    /// It is an instance of a GPU, and the pod does not select it by model or UUID, or asks for several GPUs.
+    Instance,
     /// A pod of the same gang is on it.
     SameGang,
     /// The pod needs the whole GPU, but others use it.
@@ -65,7 +67,7 @@ impl Reason {
             | Self::HeldWhole
             | Self::SameGang
             | Self::InUse { .. } => true,
-            Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
+            Self::TooSmall { .. } | Self::Instance | Self::Unhealthy(_) | Self::Gone => false,
         }
     }
 }
@@ -84,6 +86,9 @@ impl fmt::Display for Reason {
             }
             Self::Slots { has, used, .. } => write!(to, "has {used} of its {has} device slots in use"),
             Self::HeldWhole => write!(to, "is given to one pod as a whole"),
+            Self::Instance => {
+                write!(to, "is a MIG instance, for pods with one GPU that name its model or UUID")
+            }
             Self::SameGang => write!(to, "has a pod of the same gang"),
             Self::InUse { pods: 1 } => write!(to, "is in use by 1 pod, asked for as a whole"),
             Self::InUse { pods } => write!(to, "is in use by {pods} pods, asked for as a whole"),
@@ -175,6 +180,7 @@ impl NodeReasons {
                     }
                     Some(Reason::Slots { .. }) => format!("{count} {gpu} with a free device slot"),
                     Some(Reason::HeldWhole | Reason::InUse { .. }) => format!("{count} {gpu} free"),
+                    Some(Reason::Instance) => format!("{count} {gpu} that is no MIG instance"),
                     Some(Reason::SameGang) => format!("{count} {gpu} without a pod of the same gang"),
                     Some(Reason::Unhealthy(_) | Reason::Gone) => format!("{count} healthy {gpu}"),
                 }

@@ -2,6 +2,7 @@
 
 mod countable;
 mod fixtures;
+mod instances;
 mod preemption;
 mod properties;
 mod several_gpus;

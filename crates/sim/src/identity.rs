@@ -5,17 +5,27 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The text form of an identity: `GPU-` and the groups of a UUID.
+/// The text form of a GPU's identity: `GPU-` and the groups of a UUID.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!("GPU-{}", groups(uuid))
 }
 
-/// Parses the text that [`uuid_text`] returns; the prefix may be left out.
+/// The text form of the identity of an instance of a GPU (MIG).
+pub fn instance_uuid_text(uuid: [u8; 16]) -> String {
+    format!("MIG-{}", groups(uuid))
+}
+
+fn groups(uuid: [u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Parses the text that [`uuid_text`] or [`instance_uuid_text`] returns; the prefix may be left out.
 /// Errors: the text has another form.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     let wrong = || format!("{text:?} is no UUID of a GPU such as GPU-01234567-89ab-cdef-0123-456789abcdef");
-    let groups: Vec<&str> = text.strip_prefix("GPU-").unwrap_or(text).split('-').collect();
+    let digits = text.strip_prefix("GPU-").or_else(|| text.strip_prefix("MIG-")).unwrap_or(text);
+    let groups: Vec<&str> = digits.split('-').collect();
     let lengths = groups.iter().map(|group| group.len());
     let is_hex = groups.iter().flat_map(|group| group.bytes()).all(|byte| byte.is_ascii_hexdigit());
     if !lengths.eq([8, 4, 4, 4, 12]) || !is_hex {

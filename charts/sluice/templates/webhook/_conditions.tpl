@@ -66,11 +66,11 @@ has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.star
 {{ . }}.?config.orValue([]).exists(c, c.?opaque.?driver.orValue('') == 'gpu.sluice.dev')
 {{- end }}
 
-{{/* Whether the claim below this path asks for shares: by the chart's class, or with a configuration for the driver. */}}
+{{/* Whether the claim below this path asks for shares: by one of the chart's classes, or with a configuration for the driver. */}}
 {{- define "sluice.celClaimsShares" -}}
 {{ include "sluice.celConfiguresShares" (printf "%s.?devices" .) }}
-|| {{ . }}.?devices.?requests.orValue([]).exists(r, r.?exactly.?deviceClassName.orValue('') == 'gpu.sluice.dev'
-|| r.?firstAvailable.orValue([]).exists(s, s.deviceClassName == 'gpu.sluice.dev'))
+|| {{ . }}.?devices.?requests.orValue([]).exists(r, r.?exactly.?deviceClassName.orValue('') in ['gpu.sluice.dev', 'mig.sluice.dev']
+|| r.?firstAvailable.orValue([]).exists(s, s.deviceClassName in ['gpu.sluice.dev', 'mig.sluice.dev']))
 {{- end }}
 
 {{/* Namespaces that are excluded from the webhooks. */}}

@@ -18,6 +18,10 @@ const UNHEALTHY: &str = "unhealthy";
 /// Key of the taint of a GPU on which no program can work.
 const LOST: &str = "lost";
 
+/// Attributes of an instance of a GPU in MIG mode alone. By the second one the chart's classes tell GPUs and instances apart.
+const PARENT: &str = "parentUUID";
+const PROFILE: &str = "profile";
+
 /// The GPUs whose pods are to be evicted, by UUID, and since when.
 pub(super) type LostSince = BTreeMap<String, Time>;
 const MIB: u64 = 1 << 20;
@@ -40,7 +44,7 @@ pub(super) fn devices(
         name: device_name(&gpu.uuid),
         allow_multiple_allocations: Some(true),
         attributes: Some(attributes(gpu, domains.get(&gpu.uuid), pcie_roots.get(&gpu.uuid))),
-        capacity: Some(capacities(gpu, inventory.seats_per_gpu)),
+        capacity: Some(capacities(gpu, if gpu.is_for_one_pod() { 1 } else { inventory.seats_per_gpu })),
         taints: taints(gpu, lost.get(&gpu.uuid)),
         ..Device::default()
     };
@@ -61,6 +65,10 @@ fn attributes(
     if let Some(numa) = gpu.numa {
         let number = DeviceAttribute { int: Some(numa.into()), ..DeviceAttribute::default() };
         all.insert("numaNode".to_owned(), number);
+    }
+    if let Some(instance) = &gpu.mig {
+        all.insert(PARENT.to_owned(), text(&instance.parent));
+        all.insert(PROFILE.to_owned(), text(&instance.profile));
     }
     all.extend(domain.map(|domain| ("nvlinkDomain".to_owned(), text(domain))));
     all.extend(pcie_root.map(|root| ("resource.kubernetes.io/pcieRoot".to_owned(), text(root))));

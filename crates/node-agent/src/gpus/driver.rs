@@ -70,12 +70,14 @@ pub struct DriverUnavailable(pub String);
 pub enum ScannedGpu {
     /// It reported its identity. The condition counts, not the GPU's `healthy`, which follows from several scans.
     Known(Gpu, Condition),
-    /// It is in MIG mode; Sluice does not share its instances.
-    Mig {
-        /// The GPU's UUID.
+    /// It is not given to pods: a GPU in MIG mode, or an instance that cannot be given.
+    NotGiven {
+        /// Its UUID.
         uuid: String,
-        /// Its ordinal.
+        /// The GPU's ordinal.
         index: u32,
+        /// Why not.
+        why: Fault,
     },
     /// The driver lists it, but it does not report its identity.
     Unidentified {
@@ -91,7 +93,7 @@ impl ScannedGpu {
     pub fn uuid(&self) -> Option<&str> {
         match self {
             ScannedGpu::Known(gpu, _) => Some(&gpu.uuid),
-            ScannedGpu::Mig { uuid, .. } => Some(uuid),
+            ScannedGpu::NotGiven { uuid, .. } => Some(uuid),
             ScannedGpu::Unidentified { .. } => None,
         }
     }

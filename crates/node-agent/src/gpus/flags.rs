@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::context_reserve::ContextReserve;
-use super::nvml::DriverPaths;
+use super::nvml::{DriverPaths, Mig};
 use super::watcher::Settings;
 use super::xid::{self, Policy};
 
@@ -36,6 +36,9 @@ pub struct Flags {
     /// NVML's library; by default libnvidia-ml.so.1 as the loader finds it
     #[arg(long, value_name = "FILE")]
     nvml: Option<PathBuf>,
+    /// What becomes of GPUs in MIG mode: off leaves them and their instances to others, instances gives each instance as a GPU of its own
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mig: Mig,
 }
 
 impl Default for Flags {
@@ -48,6 +51,7 @@ impl Default for Flags {
             critical_xids: Vec::new(),
             context_reserve: None,
             nvml: None,
+            mig: Mig::default(),
         }
     }
 }

@@ -22,6 +22,10 @@ pub enum Fault {
     Vanished,
     /// It is in MIG mode now.
     Mig,
+    /// It is in MIG mode, its instances are to be given, and it has none.
+    NoInstances,
+    /// It is an instance whose memory others use, too: several compute instances of one GPU instance.
+    SharedMemory,
     /// Another query about it failed.
     Failed(String),
     /// The driver as a whole does not answer.
@@ -38,9 +42,11 @@ impl Fault {
             Fault::Lost
             | Fault::Vanished
             | Fault::Mig
+            | Fault::NoInstances
             | Fault::NeedsRecovery(Recovery::Reset | Recovery::Reboot) => true,
             Fault::NeedsRecovery(Recovery::DrainPeers | Recovery::DrainAndReset | Recovery::Other(_))
             | Fault::Xid(_)
+            | Fault::SharedMemory
             | Fault::Failed(_)
             | Fault::DriverUnavailable(_) => false,
         }
@@ -55,6 +61,10 @@ impl fmt::Display for Fault {
             Fault::NeedsRecovery(recovery) => write!(out, "the driver asks for recovery: {recovery}"),
             Fault::Vanished => out.write_str("the driver no longer lists this GPU"),
             Fault::Mig => out.write_str("GPU is in MIG mode"),
+            Fault::NoInstances => out.write_str("GPU is in MIG mode and has no instances"),
+            Fault::SharedMemory => out.write_str(
+                "the instance is one of several compute instances of a GPU instance, which share its memory",
+            ),
             Fault::Failed(why) => write!(out, "querying the GPU failed: {why}"),
             Fault::DriverUnavailable(why) => write!(out, "the NVIDIA driver does not answer: {why}"),
         }

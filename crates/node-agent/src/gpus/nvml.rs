@@ -29,6 +29,16 @@ impl Default for DriverPaths {
     }
 }
 
+/// What becomes of GPUs in MIG mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mig {
+    /// They are left to others, with their instances.
+    #[default]
+    Off,
+    /// Each instance is a GPU of its own in the inventory.
+    Instances,
+}
+
 /// Minimum interval between two initialisations of the library. A GPU that came back is visible only to a library that
 /// was initialised afterwards. So while a GPU is missing, the library is closed and opened again.
 const REOPEN_EVERY: Duration = Duration::from_secs(30);
@@ -36,6 +46,7 @@ const REOPEN_EVERY: Duration = Duration::from_secs(30);
 /// The driver of this node.
 pub struct NvmlDriver {
     paths: DriverPaths,
+    mig: Mig,
     sessions: Mutex<Sessions>,
 }
 
@@ -61,8 +72,8 @@ struct Session {
 
 impl NvmlDriver {
     /// The driver at these paths. Nothing is loaded yet.
-    pub fn new(paths: DriverPaths) -> Self {
-        Self { paths, sessions: Mutex::default() }
+    pub fn new(paths: DriverPaths, mig: Mig) -> Self {
+        Self { paths, mig, sessions: Mutex::default() }
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -142,7 +153,7 @@ fn reason(why: &(dyn std::error::Error + 'static)) -> String {
 impl GpuDriver for NvmlDriver {
     fn inventory(&self) -> Result<Vec<ScannedGpu>, DriverUnavailable> {
         let nvml = self.open()?;
-        match scan_all(&nvml, &self.paths.sysfs) {
+        match scan_all(&nvml, &self.paths.sysfs, self.mig) {
             Ok(scanned) => {
                 drop(nvml);
                 self.apply_scan(&scanned);

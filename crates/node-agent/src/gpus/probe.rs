@@ -11,6 +11,8 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::driver::{Condition, Gpu, ScannedGpu};
 use super::health::{Fault, Recovery};
+use super::instances;
+use super::nvml::Mig;
 
 /// Largest number of NVLinks of a GPU.
 const LINKS: u32 = 18;
@@ -21,12 +23,14 @@ const NODE_WORDS: usize = 4;
 const NODE_SCOPE: u32 = 0;
 
 /// Scans every GPU. `sysfs`: where sysfs is mounted.
-pub(super) fn scan_all(nvml: &Nvml, sysfs: &Path) -> Result<Vec<ScannedGpu>, NvmlError> {
+pub(super) fn scan_all(nvml: &Nvml, sysfs: &Path, mig: Mig) -> Result<Vec<ScannedGpu>, NvmlError> {
     let mut scanned = Vec::new();
     let mut ends: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for index in 0..nvml.device_count()? {
-        let found = nvml.device_by_index(index).and_then(|device| scan(&device, index, sysfs, &mut ends));
-        scanned.push(found.unwrap_or_else(|error| ScannedGpu::Unidentified { index, why: fault(error) }));
+        let found =
+            nvml.device_by_index(index).and_then(|device| scan(&device, index, sysfs, mig, &mut ends));
+        let unidentified = |error| vec![ScannedGpu::Unidentified { index, why: fault(error) }];
+        scanned.extend(found.unwrap_or_else(unidentified));
     }
     let addresses: BTreeMap<String, String> = scanned
         .iter()
@@ -43,23 +47,27 @@ pub(super) fn scan_all(nvml: &Nvml, sysfs: &Path) -> Result<Vec<ScannedGpu>, Nvm
     Ok(scanned)
 }
 
-/// Scans one GPU and records in `ends` where its NVLinks lead.
+/// Scans one GPU or its instances, and records in `ends` where its NVLinks lead. Instances have none.
 fn scan(
     device: &Device<'_>,
     index: u32,
     sysfs: &Path,
+    mig: Mig,
     ends: &mut BTreeMap<String, BTreeSet<String>>,
-) -> Result<ScannedGpu, NvmlError> {
+) -> Result<Vec<ScannedGpu>, NvmlError> {
     let uuid = device.uuid()?;
-    if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
-        return Ok(ScannedGpu::Mig { uuid, index });
+    let is_mig = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+    if is_mig && mig == Mig::Off {
+        return Ok(vec![ScannedGpu::NotGiven { uuid, index, why: Fault::Mig }]);
     }
     let info = device.pci_info()?;
     // Version 2 of the call, of drivers from 510 on: its total contains what the driver reserves for itself, and no program
     // can allocate that.
     let memory = device.memory_info()?;
     let pci = address(info.domain, info.bus, info.device);
-    ends.insert(uuid.clone(), ends_of_links(device));
+    if !is_mig {
+        ends.insert(uuid.clone(), ends_of_links(device));
+    }
     let gpu = Gpu {
         uuid,
         index,
@@ -69,10 +77,16 @@ fn scan(
         numa: numa_by_sysfs(sysfs, &pci).unwrap_or_else(|| numa_by_nvml(device)),
         pci,
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     };
-    Ok(ScannedGpu::Known(gpu, condition(device)))
+    let condition = condition(device);
+    if is_mig {
+        instances::scan(device, &gpu, &condition)
+    } else {
+        Ok(vec![ScannedGpu::Known(gpu, condition)])
+    }
 }
 
 /// NUMA node by sysfs. The outer `None`: sysfs does not have the device. The inner `None`: the machine does not

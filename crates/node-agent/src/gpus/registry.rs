@@ -165,12 +165,12 @@ impl GpuRegistry {
                     seen[index] = true;
                     events.extend(self.judge(index, condition, scan, now_ns));
                 }
-                ScannedGpu::Mig { uuid, index } => match self.find(&uuid) {
+                ScannedGpu::NotGiven { uuid, index, why } => match self.find(&uuid) {
                     Some(member) => {
                         seen[member] = true;
-                        events.extend(self.observe(member, Observation::Bad(Fault::Mig), now_ns));
+                        events.extend(self.observe(member, Observation::Bad(why), now_ns));
                     }
-                    None => self.skipped.push(Skipped { uuid: Some(uuid), index, reason: Fault::Mig }),
+                    None => self.skipped.push(Skipped { uuid: Some(uuid), index, reason: why }),
                 },
                 // Its identity follows from which GPU is missing.
                 ScannedGpu::Unidentified { index, why } => {
@@ -187,12 +187,16 @@ impl GpuRegistry {
         events
     }
 
-    /// Applies an Xid. A critical Xid without a GPU makes all GPUs unhealthy, because it may belong to any.
+    /// Applies an Xid. A critical Xid without a GPU makes all GPUs unhealthy, because it may belong to any; one of a GPU in MIG mode, all of its
+    /// instances.
     pub fn record_xid(&mut self, uuid: Option<&str>, code: u64, now_ns: u64) -> Vec<GpuEvent> {
         let class = self.policy.class(code);
         let mut events = vec![GpuEvent::Xid { uuid: uuid.map(str::to_owned), code, class }];
         if class == Class::Critical {
-            let concerned = |member: &RegisteredGpu| uuid.is_none_or(|uuid| member.gpu.uuid == uuid);
+            let concerned = |member: &RegisteredGpu| {
+                let parent = member.gpu.mig.as_ref().map(|instance| instance.parent.as_str());
+                uuid.is_none_or(|uuid| member.gpu.uuid == uuid || parent == Some(uuid))
+            };
             let concerned: Vec<_> =
                 (0..self.members.len()).filter(|index| concerned(&self.members[*index])).collect();
             for index in concerned {

@@ -37,6 +37,7 @@ pub fn gpu(index: u32) -> Gpu {
         numa: None,
         pci: format!("0000:{:02x}:00.0", index + 1),
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     }

@@ -11,6 +11,7 @@ fn gpu(index: u32) -> Gpu {
         numa: Some(0),
         pci: "0000:18:00.0".into(),
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     }

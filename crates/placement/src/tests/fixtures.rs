@@ -33,6 +33,7 @@ pub(super) fn gpu(node: &str, index: u32) -> Gpu {
         numa: None,
         pci: format!("0000:{index:02x}:00.0"),
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     }

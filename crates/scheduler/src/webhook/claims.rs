@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_placement::annotations::{Amount, GpuRequest, keys, parse_quantity};
 use sluice_placement::countable::WHOLE_MILLI;
-use sluice_placement::share_config::{self, CAPACITIES, DRIVER, MEMORY, MILLI};
+use sluice_placement::share_config::{self, CAPACITIES, CLASSES, DRIVER, MEMORY, MILLI};
 
 use super::review::{Decision, Operation, Request};
 
@@ -161,7 +161,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn check(&self, settings: &[Setting<'_>], found: &mut Found) {
-        let is_ours = self.class == DRIVER;
+        let is_ours = CLASSES.contains(&self.class);
         let applied: Vec<&Setting<'_>> = settings.iter().filter(|one| one.is_for(&self.name)).collect();
         if !is_ours && applied.is_empty() {
             return;
@@ -170,7 +170,7 @@ impl<'a> Wanted<'a> {
         let mut annotations: BTreeMap<String, String> =
             applied.iter().flat_map(|one| one.annotations.clone()).collect();
         match self.stated(MILLI).map(|text| (text, parse_quantity(text))) {
-            // A class may select devices with other defaults, so only the chart's own is known to mean a whole GPU.
+            // A class may select devices with other defaults, so only the chart's own are known to mean a whole GPU.
             None if is_ours => _ = annotations.insert(keys::QUOTA.to_owned(), "1".to_owned()),
             None | Some((_, Some(0))) => {}
             Some((_, Some(milli))) if milli <= WHOLE_MILLI => {

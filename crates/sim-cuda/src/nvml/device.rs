@@ -1,11 +1,12 @@
-//! Devices: identity, PCI address, NVLinks, memory affinity, recovery action and MIG mode.
+//! Devices: identity, PCI address, NVLinks, memory affinity, recovery action.
 
+use super::mig::{gpus, siblings, whole_gpu};
 use super::session::{FIRST_HANDLE, info, info_at, socket, sockets};
 use super::{Answer, Error, get, number, nvml, put, put_text};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_char, c_int, c_uint, c_ulong, c_ulonglong, c_void};
 use sluice_sim::client::GpuInfo;
-use sluice_sim::identity::{PciAddress, uuid_text};
+use sluice_sim::identity::PciAddress;
 
 /// `nvmlFieldValue_t`.
 #[repr(C)]
@@ -68,7 +69,7 @@ fn put_pci(out: Ptr<Pci>, address: PciAddress) -> Answer {
 
 /// The PCI address at the other end of a link; `None` if the link is not connected.
 fn remote_end(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, Error> {
-    let links = info(device)?.links;
+    let links = whole_gpu(device)?.links;
     if links.is_empty() {
         return Err(Error::NotSupported);
     }
@@ -78,7 +79,7 @@ fn remote_end(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, E
     Ok(links.get(link as usize).copied())
 }
 
-fn put_handle(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
+pub(super) fn put_handle(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
     out.write_handle(FIRST_HANDLE + ordinal).map_err(|_| Error::InvalidArgument)
 }
 
@@ -90,27 +91,29 @@ fn put_handle_if(condition: impl Fn(GpuInfo) -> bool, out: Ptr<*mut c_void>) -> 
 
 nvml! { once initialised:
     fn nvmlDeviceGetCount_v2(out: *mut c_uint) {
-        put(out, number(sockets().len()))
+        put(out, number(gpus().len()))
     }
 
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut *mut c_void) {
-        let socket = sockets().into_iter().nth(index as usize).ok_or(Error::InvalidArgument)?;
+        let (ordinal, socket) = gpus().into_iter().nth(index as usize).ok_or(Error::InvalidArgument)?;
         info_at(&socket)?;
-        put_handle(index as usize, out)
+        put_handle(ordinal, out)
     }
 
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut *mut c_void) {
         let wanted = uuid.text().map_err(|_| Error::InvalidArgument)?;
-        put_handle_if(|info| uuid_text(info.uuid) == wanted, out)
+        put_handle_if(|info| info.uuid_text() == wanted, out)
     }
 
     fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, out: *mut *mut c_void) {
         let wanted = address.text().ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidArgument)?;
-        put_handle_if(|info| info.pci == wanted, out)
+        put_handle_if(|info| info.pci == wanted && info.instance.is_none(), out)
     }
 
     fn nvmlDeviceGetIndex(device: *mut c_void, out: *mut c_uint) {
-        put(out, number(socket(device)?.0))
+        let ordinal = socket(device)?.0;
+        let index = siblings(ordinal).iter().position(|sibling| *sibling == ordinal);
+        put(out, number(index.ok_or(Error::InvalidArgument)?))
     }
 
     fn nvmlDeviceGetMinorNumber(device: *mut c_void, out: *mut c_uint) {
@@ -122,7 +125,7 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetUUID(device: *mut c_void, out: *mut c_char, size: c_uint) {
-        put_text(out, &uuid_text(info(device)?.uuid), size)
+        put_text(out, &info(device)?.uuid_text(), size)
     }
 
     fn nvmlDeviceGetCudaComputeCapability(device: *mut c_void, major: *mut c_int, minor: *mut c_int) {
@@ -132,7 +135,7 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, out: *mut Pci) {
-        put_pci(out, info(device)?.pci)
+        put_pci(out, whole_gpu(device)?.pci)
     }
 
     fn nvmlDeviceGetNvLinkState(device: *mut c_void, link: c_uint, out: *mut c_uint) {
@@ -144,7 +147,7 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetMemoryAffinity(device: *mut c_void, size: c_uint, out: *mut c_ulong, scope: c_uint) {
-        let node = info(device)?.numa.ok_or(Error::NotSupported)?;
+        let node = whole_gpu(device)?.numa.ok_or(Error::NotSupported)?;
         if size == 0 || scope > LARGEST_SCOPE {
             return Err(Error::InvalidArgument);
         }
@@ -156,12 +159,12 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetNumaNodeId(device: *mut c_void, out: *mut c_uint) {
-        put(out, info(device)?.numa.ok_or(Error::NotSupported)?)
+        put(out, whole_gpu(device)?.numa.ok_or(Error::NotSupported)?)
     }
 
     fn nvmlDeviceGetFieldValues(device: *mut c_void, count: c_int, fields: *mut Field) {
         let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::InvalidArgument)?;
-        let action = info(device)?.fault.map_or(0, |fault| fault.recovery_action());
+        let action = whole_gpu(device)?.fault.map_or(0, |fault| fault.recovery_action());
         for index in 0..count {
             let entry: Ptr<Field> = fields.at(index);
             let requested = get(entry)?;
@@ -172,13 +175,5 @@ nvml! { once initialised:
             put(entry, field)?;
         }
         Ok(())
-    }
-
-    fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut c_uint, pending: *mut c_uint) {
-        if !info(device)?.is_mig {
-            return Err(Error::NotSupported);
-        }
-        put(current, 1)?;
-        put(pending, 1)
     }
 }

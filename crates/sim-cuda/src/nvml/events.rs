@@ -81,7 +81,7 @@ fn wait(handle: Ptr<c_void>, timeout_ms: c_uint) -> Result<Event, Error> {
 
 nvml! { once initialised:
     fn nvmlDeviceGetSupportedEventTypes(device: *mut c_void, out: *mut c_ulonglong) {
-        super::session::info(device)?;
+        super::mig::whole_gpu(device)?;
         put(out, XID)
     }
 

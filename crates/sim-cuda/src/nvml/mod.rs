@@ -5,6 +5,7 @@
 
 mod device;
 mod events;
+mod mig;
 mod processes;
 mod session;
 mod usage;

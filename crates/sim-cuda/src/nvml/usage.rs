@@ -110,6 +110,7 @@ nvml! { once initialised:
         put(out, Utilization { gpu, memory: 0 })
     }
     fn nvmlDeviceGetTotalEnergyConsumption(device: *mut c_void, out: *mut c_ulonglong) {
+        super::mig::whole_gpu(device)?;
         put(out, ledger(device)?.gpu.energy_mj())
     }
 }

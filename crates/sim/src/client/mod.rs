@@ -9,7 +9,7 @@ mod link;
 mod queries;
 mod stream;
 
-pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
+pub use crate::wire::message::{ControlGroup, GpuInfo, Instance, LockFailure};
 pub use gpu::{Gpu, GpuError};
 pub use queries::{
     Listener, ListenerEvent, advance, gpu_info, heal, inject, is_locked, ledger, lock, set_control_fault,

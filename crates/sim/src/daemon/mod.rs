@@ -56,6 +56,7 @@ impl DaemonConfig {
             numa: None,
             links: Vec::new(),
             is_mig: false,
+            instance: None,
             has_mem_ops: true,
             reports_memory: true,
             driver_version: "580.159.04".into(),

@@ -2,14 +2,14 @@
 
 use crate::engine::Node;
 use crate::fault::{ControlFault, Fault};
-use crate::identity::PciAddress;
+use crate::identity::{PciAddress, instance_uuid_text, uuid_text};
 use crate::ledger::{Interval, Ledger, Window};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -148,6 +148,8 @@ pub struct GpuInfo {
     pub links: Vec<PciAddress>,
     /// Whether the GPU is in MIG mode.
     pub is_mig: bool,
+    /// Of what it is an instance, if it is one: a part of a GPU in MIG mode with memory and time of its own.
+    pub instance: Option<Instance>,
     /// Whether streams can wait for words in memory and write them.
     pub has_mem_ops: bool,
     /// Whether NVML reports the memory of each process.
@@ -161,6 +163,27 @@ pub struct GpuInfo {
     pub is_mps: bool,
     /// The GPU's fault, if it has one.
     pub fault: Option<Fault>,
+}
+
+/// An instance of a GPU in MIG mode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// UUID of the GPU.
+    pub parent: [u8; 16],
+    /// Slices of the GPU instance, of seven.
+    pub slices: u32,
+    /// Those of them that are this compute instance's. If they are fewer, others share its memory.
+    pub compute_slices: u32,
+}
+
+impl GpuInfo {
+    /// The UUID as NVML writes it.
+    pub fn uuid_text(&self) -> String {
+        match self.instance {
+            Some(_) => instance_uuid_text(self.uuid),
+            None => uuid_text(self.uuid),
+        }
+    }
 }
 
 fn too_long(bytes: usize) -> io::Error {

@@ -1,4 +1,5 @@
 use sluice_placement::annotations::parse_quantity;
+use sluice_placement::inventory::MigInstance;
 
 use super::*;
 use crate::gpus::fake;
@@ -52,6 +53,25 @@ fn capacities_are_a_thousand_thousandths_whole_mebibytes_and_seats() {
     assert_eq!((value("critical"), critical.default.as_ref()), (Some(1), Some(&Quantity("0".into()))));
     let seats = capacity["seats"].request_policy.as_ref().unwrap();
     assert_eq!(seats.valid_values.as_deref(), Some([Quantity("1".into())].as_slice()));
+}
+
+#[test]
+fn instance_names_its_gpu_and_profile_and_has_one_seat_unless_it_is_shared() {
+    let instance = |is_shared| Gpu {
+        uuid: "MIG-AB".into(),
+        mig: Some(MigInstance { parent: "GPU-AB".into(), profile: "1g.10gb".into(), is_shared }),
+        ..fake::gpu(0)
+    };
+    for (is_shared, seats) in [(false, 1), (true, 10)] {
+        let gpus = inventory(vec![fake::gpu(1), instance(is_shared)]);
+        let [gpu, device] = devices(&gpus, &BTreeMap::new(), &LostSince::new()).try_into().unwrap();
+        assert_eq!(device.name, "mig-ab");
+        let attributes = [attribute(&device, "parentUUID"), attribute(&device, "profile")];
+        assert_eq!(attributes, [Some("GPU-AB".into()), Some("1g.10gb".into())]);
+        assert_eq!(parse_quantity(&device.capacity.unwrap()["seats"].value.0), Some(seats));
+        // The class of GPUs leaves out devices with a profile.
+        assert_eq!(attribute(&gpu, "profile"), None);
+    }
 }
 
 #[test]

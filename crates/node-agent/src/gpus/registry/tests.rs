@@ -4,6 +4,7 @@ use super::super::fake::gpu;
 use super::super::health::Recovery;
 use super::*;
 use proptest::prelude::*;
+use sluice_placement::inventory::MigInstance;
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
@@ -196,11 +197,38 @@ fn failed_driver_makes_all_gpus_unhealthy_until_it_recovers() {
 #[test]
 fn mig_gpu_is_skipped_at_the_start_and_unhealthy_later() {
     let mut node = Node::new();
-    let mig = |index: u32| ScannedGpu::Mig { uuid: gpu(index).uuid, index };
+    let mig = |index: u32| ScannedGpu::NotGiven { uuid: gpu(index).uuid, index, why: Fault::Mig };
     node.scan(Ok(vec![known(0, Condition::Good), mig(1), mig(2)]));
     assert_eq!(node.reason(1).as_deref(), Some("GPU is in MIG mode"));
     let skipped = [Skipped { uuid: Some(gpu(2).uuid), index: 2, reason: Fault::Mig }];
     assert_eq!(node.registry.skipped(), skipped);
+}
+
+#[test]
+fn xid_of_a_gpu_in_mig_mode_concerns_its_instances_and_no_other_gpu() {
+    let mut node = Node::new();
+    let instance = |uuid: &str, of: u32| Gpu {
+        uuid: uuid.to_owned(),
+        mig: Some(MigInstance { parent: gpu(of).uuid, profile: "1g.10gb".into(), is_shared: false }),
+        ..gpu(of)
+    };
+    let all = [("MIG-a", 2), ("MIG-b", 2), ("MIG-c", 3)].map(|(uuid, of)| instance(uuid, of));
+    let found = || [gpu(0), gpu(1)].into_iter().chain(all.clone());
+    let scanned =
+        |condition: &Condition| found().map(|one| ScannedGpu::Known(one, condition.clone())).collect();
+    node.scan(Ok(scanned(&Condition::Good)));
+    node.record_xid(Some(2), 79);
+    let inventory = node.registry.inventory(1, ContextReserve::PerSlot(0));
+    let healthy: Vec<_> =
+        inventory.gpus.iter().filter(|one| one.healthy).map(|one| one.uuid.as_str()).collect();
+    assert_eq!(healthy, [&gpu(0).uuid, &gpu(1).uuid, "MIG-c"]);
+    // An instance that is destroyed is listed no more.
+    node.scan(Ok(scanned(&Condition::Good).into_iter().take(4).collect()));
+    let inventory = node.registry.inventory(1, ContextReserve::PerSlot(0));
+    assert_eq!(
+        inventory.gpu("MIG-c").and_then(|one| one.unhealthy_reason.as_deref()),
+        Some("the driver no longer lists this GPU")
+    );
 }
 
 fn condition() -> impl Strategy<Value = Option<Condition>> {

@@ -9,7 +9,7 @@ use crate::support::claims::{Driver, get_info_as_kubelet, uid};
 use crate::support::kubelet::Kubelet;
 
 /// A claim on a share of a GPU, reserved for the pod `<name>-pod`.
-fn claim(name: &str, gpu: u32, milli: u32, config: Value) -> Value {
+pub(super) fn claim(name: &str, gpu: u32, milli: u32, config: Value) -> Value {
     let mut parameters = json!({"apiVersion": "gpu.sluice.dev/v1alpha1", "kind": "ShareConfig"});
     parameters.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
     json!({
@@ -35,10 +35,10 @@ fn put(node: &Node, name: &str, gpu: u32, milli: u32, config: Value) {
     node.api.put(Kind::Claims, claim(name, gpu, milli, config));
 }
 
-const LABEL: &str = "sluice.dev/dra";
+pub(super) const LABEL: &str = "sluice.dev/dra";
 
 /// What the chart gives the agents with `dra.enabled`.
-fn flags(node: &Node) -> [String; 2] {
+pub(super) fn flags(node: &Node) -> [String; 2] {
     ["--dra".to_owned(), format!("--kubelet-folder={}", node.kubelet_folder().display())]
 }
 
@@ -50,12 +50,16 @@ async fn start(node: &Node) -> (Agent, Driver) {
 }
 
 /// Waits until the last stored slice satisfies the condition.
-async fn slice(seen: &mut watch::Receiver<Seen>, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn slice(
+    seen: &mut watch::Receiver<Seen>,
+    what: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Value {
     let wanted = seen.wait_for(|seen| seen.slices.last().is_some_and(&is_wanted));
     soon(what, wanted).await.unwrap().slices.last().unwrap().clone()
 }
 
-fn devices(slice: &Value) -> usize {
+pub(super) fn devices(slice: &Value) -> usize {
     slice["spec"]["devices"].as_array().map_or(0, Vec::len)
 }
 

@@ -4,6 +4,7 @@ mod amounts;
 mod api;
 mod claims;
 mod injection;
+mod instances;
 mod limits;
 mod loader;
 mod lost_gpus;

@@ -51,6 +51,7 @@ pub(super) fn inventory(node: &str, gpus: u32) -> NodeInventory {
         numa: None,
         pci: String::new(),
         nvlink: Vec::new(),
+        mig: None,
         healthy: true,
         unhealthy_reason: None,
     };
