@@ -275,7 +275,8 @@ impl Compared<'_> {
         others.workloads.remove(0);
         let p99_us = |report: &Report| report.clients[0].p99_ms * 1e3;
         let rest = |report: &Report, skip| report.clients.iter().skip(skip).map(|client| client.share).sum();
-        let simulated_us = self.alone_us + p99_us(&report) - p99_us(&simulate(&alone, PolicyName::TimeSlicing));
+        let simulated_us =
+            self.alone_us + p99_us(&report) - p99_us(&simulate(&alone, PolicyName::TimeSlicing));
         let beside: f64 = rest(&report, 1);
         let others: f64 = rest(&simulate(&others, self.policy), 0);
         let simulated = beside + (others - beside) * self.without_service;
@@ -333,8 +334,7 @@ fn p99_of_the_service_is_within_ten_percent_of_the_gpus_and_best_effort_within_t
     let (mut late, short) = (one.clone(), short_requests());
     late.workloads[0].arrivals = Arrivals::Periodic { every_ns: 10_000_000, jitter_ns: 5_000_000 };
     let (beside_one, beside_two) = ("ResNet-50 beside a training", "ResNet-50 beside two trainings");
-    let (sluice, holds, slicing) =
-        (PolicyName::Sluice, PolicyName::SluiceWithHolds, PolicyName::TimeSlicing);
+    let (sluice, holds, slicing) = (PolicyName::Sluice, PolicyName::SluiceWithHolds, PolicyName::TimeSlicing);
     // tests/gpu: 600 requests in 6 s, trainings of 6.4 s; 900 in 3 s, a training of 3.3 s.
     let (serve, requests) = (0.4 / 6.4, 0.3 / 3.3);
     for (case, run, alone, arm, scenario, policy, without_service) in [
@@ -346,7 +346,15 @@ fn p99_of_the_service_is_within_ten_percent_of_the_gpus_and_best_effort_within_t
         (beside_two, "serve", "alone", "auto2", &two, holds, serve),
         ("ResNet-50, up to 5 ms late", "random", "alone-random", "plain1-random", &late, sluice, serve),
         ("random requests of 0.23 ms", "short-requests-97191883", "alone", "sluice", &short, holds, requests),
-        ("random requests of 0.23 ms", "short-requests-97191883", "alone", "stock", &short, slicing, requests),
+        (
+            "random requests of 0.23 ms",
+            "short-requests-97191883",
+            "alone",
+            "stock",
+            &short,
+            slicing,
+            requests,
+        ),
     ] {
         let recorded = &recorded(run)["rows"];
         let kept = recorded[arm].get("be_sum").or(recorded[arm].get("kept")).unwrap();
