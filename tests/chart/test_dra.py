@@ -18,9 +18,16 @@ def rendered(*values: str) -> list[dict]:
 
 
 class Claims(unittest.TestCase):
-    def test_nothing_of_it_is_there_by_default(self):
+    def test_nothing_of_it_but_the_policy_of_claims_is_there_by_default(self):
+        # Pods may have claims from before the value was turned off, and a second pod could still reserve one.
+        (policy,) = [one for one in rendered() if "resource.k8s.io" in yaml.safe_dump(one)]
+        self.assertEqual((policy["kind"], policy["metadata"]["name"]), ("ValidatingAdmissionPolicy", "sluice-claims"))
+        self.assertEqual(policy, of_kind(rendered(ON), policy["kind"])["sluice-claims"])
+        self.assertIn("sluice-claims", [one["spec"]["policyName"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding").values()])
+        # No claims of shares exist on older Kubernetes.
+        self.assertNotIn("resource.k8s.io", yaml.safe_dump_all(render()))
         text = yaml.safe_dump_all(rendered())
-        for word in ("resource.k8s.io", "--dra", "DeviceClass", "plugins_registry"):
+        for word in ("--dra", "DeviceClass", "plugins_registry"):
             self.assertNotIn(word, text)
 
     def test_older_kubernetes_is_refused(self):

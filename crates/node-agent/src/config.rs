@@ -120,8 +120,6 @@ pub struct Config {
     pub injection: Injection,
     /// Whether GPUs are given by claims, and not as device slots, on the nodes with the label.
     pub dra: bool,
-    /// Whether this node has the label. `run` reads it.
-    pub has_dra_label: bool,
     /// RuntimeClasses whose pods get no claim prepared.
     pub sandboxes: SandboxRuntimeClasses,
     /// The path by which this container got the driver.
@@ -275,7 +273,6 @@ impl Config {
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
                 dra: arguments.dra,
-                has_dra_label: true,
                 sandboxes: arguments.sandbox_runtime_classes.as_str().into(),
                 own_path: OwnPath::of(
                     arguments.injection,

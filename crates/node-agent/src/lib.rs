@@ -70,20 +70,17 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
         return nri::give_own_driver(config.nri_places(), uid, config.injection, config.health, stop).await;
     }
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
-    if config.task == Task::Serve && (arguments.profiles.is_some() || config.dra) {
+    if let (Task::Serve, Some(file)) = (config.task, arguments.profiles.clone()) {
         let labels =
             node::labels(client.clone(), &config.node).await.context("cannot read this node's labels")?;
-        if let Some(file) = arguments.profiles.clone() {
-            let text =
-                std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            let profiles = profiles::read(&text).with_context(|| file.display().to_string())?;
-            if let Some(profile) = profiles.iter().find(|profile| profile.is_for(&labels)) {
-                tracing::info!(profile = profile.name, "using the settings of a profile");
-                profile.apply(&mut arguments).map_err(anyhow::Error::msg)?;
-                config = Config::read(&arguments, variable)?;
-            }
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let profiles = profiles::read(&text).with_context(|| file.display().to_string())?;
+        if let Some(profile) = profiles.iter().find(|profile| profile.is_for(&labels)) {
+            tracing::info!(profile = profile.name, "using the settings of a profile");
+            profile.apply(&mut arguments).map_err(anyhow::Error::msg)?;
+            config = Config::read(&arguments, variable)?;
         }
-        config.has_dra_label = labels.get(dra::NODE_LABEL).is_some_and(|value| value == "true");
     }
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;

@@ -1,5 +1,6 @@
 //! Connects the parts of the agent. The only file that knows all of them.
 
+mod gpu_path;
 mod provisioning;
 
 use std::ffi::OsString;
@@ -18,7 +19,6 @@ use tracing::{error, info, warn};
 use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
-use crate::dra::Checkpoint;
 use crate::folders;
 use crate::gpu_path::GpuPath;
 use crate::gpus::{self, GpuDriver};
@@ -72,9 +72,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let (installed, loader_refusal) = install(config).await?;
     let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
-    let prepared = Checkpoint::in_folder(&config.host.state_folder).read()?;
-    let path = GpuPath::of(config.dra, config.has_dra_label, &prepared);
-    let path_note = path.note(config.has_dra_label, &prepared);
+    let gpu_path::Decided { path, note: path_note, prepared } = gpu_path::decide(config, &client).await?;
     let prepared = watch::Sender::new(Arc::new(prepared));
     let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);

@@ -53,7 +53,7 @@ impl Checkpoint {
     }
 
     /// Replaces the file. After an error the claims of the last write remain.
-    pub(super) fn write(&self, claims: &PreparedClaims) -> io::Result<()> {
+    pub(crate) fn write(&self, claims: &PreparedClaims) -> io::Result<()> {
         let text = serde_json::to_vec(&Content { version: VERSION, claims: claims.clone() })?;
         let unfinished = self.0.with_extension("new");
         let mut file = File::create(&unfinished)?;

@@ -20,6 +20,7 @@ mod server;
 
 pub(crate) use checkpoint::Checkpoint;
 pub(crate) use driver::Inputs;
+pub(crate) use resource_slice::withdraw as withdraw_devices;
 pub(crate) use run::{Settings, run};
 
 /// Label with the value `true` of a node whose GPUs are given by claims.

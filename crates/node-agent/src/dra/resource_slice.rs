@@ -137,6 +137,19 @@ async fn write(
     }
 }
 
+/// Deletes the slice if there is one.
+pub(crate) async fn withdraw(client: &Client, node: &str) -> kube::Result<()> {
+    let slices = Api::<ResourceSlice>::all(client.clone());
+    match slices.delete(&slice_name(node), &DeleteParams::default()).await {
+        Ok(_) => {
+            info!("deleted the node's devices: it gives device slots");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
 /// Notes since when each GPU is lost for longer than the grace period, and forgets those that are back.
 fn follow_losses(since: &mut LostSince, lost: &LostGpus, now: jiff::Timestamp) {
     let is_overdue = |gpu: &String| lost.get(gpu).is_some_and(|lost| lost.is_overdue);

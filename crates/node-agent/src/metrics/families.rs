@@ -116,7 +116,8 @@ pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
     let help = "Pods of this node that request a GPU and get none; their events contain the reason";
     families.set_gauges(&[("node", &facts.node)], &[("sluice_refused_pods", help, refused)])?;
     if let Some(path) = facts.injection {
-        let help = "How containers get their GPUs: 1 for one of the paths (nri, runtime, none)";
+        let help =
+            "How containers get their GPUs: 1 for one of the paths (nri, runtime, claims, closed, none)";
         families.set_gauges(&[("node", &facts.node), ("path", path)], &[("sluice_injection", help, 1.0)])?;
     }
     let help = "Whether a container is known to have got a GPU by that path: 1 for one of the outcomes";

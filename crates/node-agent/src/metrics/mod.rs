@@ -116,15 +116,20 @@ impl Sources {
     /// What the node still lacks before it can take pods, a text for each condition; empty if it is ready.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
+        let injection = self.injection.borrow();
+        // The node offers nothing on purpose. An agent that is not ready would stop the update of the others.
+        let is_closed = *injection == InForce::Closed;
         let conditions = [
             (self.inventory.get().is_some(), "the NVIDIA driver has not reported its GPUs"),
-            (*self.registered.borrow(), "kubelet has not accepted the registration of this agent"),
+            (
+                *self.registered.borrow() || is_closed,
+                "kubelet has not accepted the registration of this agent",
+            ),
             (self.pods.borrow().is_some(), "the API server has not listed the node's pods"),
         ];
         let unmet = conditions.into_iter().filter(|(is_met, _)| !is_met);
         let mut missing: Vec<String> = unmet.map(|(_, text)| text.to_owned()).collect();
-        let injection = self.injection.borrow();
-        if !injection.works() {
+        if !injection.works() && !is_closed {
             missing.push(injection.text());
         }
         if let Proof::NotInAgent(why) = &*self.proof.borrow() {

@@ -43,4 +43,9 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
     assert_eq!(readiness.missing(), ["the pod-manager of GPU-a has not accepted its clients yet"]);
     statuses.update("GPU-a", |status| status.state = ManagerState::Serving);
     assert!(readiness.missing().is_empty());
+    plugin.send_replace(false);
+    assert_eq!(readiness.missing().len(), 1);
+    // An agent that gives nothing on purpose is ready without kubelet.
+    injection.send_replace(InForce::Closed);
+    assert!(readiness.missing().is_empty());
 }

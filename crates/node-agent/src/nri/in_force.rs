@@ -37,6 +37,8 @@ pub enum InForce {
     Runtime(String),
     /// Kubelet, by the CDI devices of prepared claims.
     Claims,
+    /// None, because pods have claims that the node is not to give any more.
+    Closed,
     /// None, and why.
     None(String),
 }
@@ -56,6 +58,7 @@ impl InForce {
             Self::Nri(..) => Some("nri"),
             Self::Runtime(_) => Some("runtime"),
             Self::Claims => Some("claims"),
+            Self::Closed => Some("closed"),
             Self::None(_) => Some("none"),
         }
     }
@@ -64,7 +67,7 @@ impl InForce {
     fn missing(&self) -> Option<&str> {
         match self {
             Self::Nri(_, missing) => missing.as_deref(),
-            Self::Unknown | Self::Runtime(_) | Self::Claims | Self::None(_) => None,
+            Self::Unknown | Self::Runtime(_) | Self::Claims | Self::Closed | Self::None(_) => None,
         }
     }
 
@@ -83,6 +86,7 @@ impl InForce {
                 )
             }
             Self::Claims => "containers get their GPUs by CDI from claims".to_owned(),
+            Self::Closed => "no container gets a GPU, because pods have claims and claims are off".to_owned(),
             Self::None(why) => {
                 format!("containers cannot get GPUs, and --injection=nri allows no other path: {why}")
             }

@@ -88,6 +88,8 @@ pub(super) fn start_nothing(
     prepared: watch::Sender<Arc<PreparedClaims>>,
     tasks: &mut AgentTasks,
 ) {
+    parts.injection_known.send_replace(InForce::Closed);
+    parts.proof_known.send_replace(Proof::Open);
     let stop = tasks.stop.clone();
     tasks.spawn_graceful("claims", async move {
         // The ends of their channels would be taken for the end of the agent.

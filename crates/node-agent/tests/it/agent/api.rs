@@ -61,6 +61,8 @@ struct Inner {
     refused_evictions: u32,
     /// As before Kubernetes 1.36: fields of consumable capacity are dropped.
     is_old: bool,
+    /// Requests for deletions fail.
+    refuses_deletions: bool,
     watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
 }
 
@@ -136,6 +138,18 @@ impl Api {
             self.node.send_replace(object.clone());
         }
         inner.notify(kind, verb, object);
+    }
+
+    /// Gives the node a label, or takes it away.
+    pub fn label(&self, key: &str, value: Option<&str>) {
+        self.patch_node(&json!({"metadata": {"labels": {key: value}}}));
+    }
+
+    /// Refuses deletions until the returned function is called.
+    pub fn refuse_deletions(&self) -> impl FnOnce() + use<> {
+        self.lock().refuses_deletions = true;
+        let api = self.clone();
+        move || api.lock().refuses_deletions = false
     }
 
     /// Drops the fields of consumable capacity from now on.
@@ -253,20 +267,21 @@ async fn answer(
             let name = path.rsplit('/').next().unwrap();
             match api.lock().objects.get(name) {
                 Some((Kind::Claims, claim)) => axum::Json(claim.clone()).into_response(),
-                _ => {
-                    let status = json!({
-                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
-                        "reason": "NotFound", "message": format!("resourceclaims {name:?} not found"),
-                    });
-                    (StatusCode::NOT_FOUND, axum::Json(status)).into_response()
-                }
+                _ => not_found(&format!("resourceclaims {name:?}")),
             }
         }
         Method::PATCH if kind == Kind::Slices => {
             axum::Json(api.apply_slice(serde_json::from_slice(&body).unwrap())).into_response()
         }
         Method::DELETE if kind == Kind::Slices => {
-            api.delete(path.rsplit('/').next().unwrap());
+            let name = path.rsplit('/').next().unwrap();
+            if api.lock().refuses_deletions {
+                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            }
+            if !api.lock().objects.contains_key(name) {
+                return not_found(&format!("resourceslices {name:?}"));
+            }
+            api.delete(name);
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
             axum::Json(status).into_response()
         }
@@ -309,6 +324,14 @@ async fn answer(
         }
         _ => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+fn not_found(what: &str) -> Response {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+        "reason": "NotFound", "message": format!("{what} not found"),
+    });
+    (StatusCode::NOT_FOUND, axum::Json(status)).into_response()
 }
 
 fn merge(target: &mut Value, patch: &Value) {

@@ -35,9 +35,17 @@ fn put(node: &Node, name: &str, gpu: u32, milli: u32, config: Value) {
     node.api.put(Kind::Claims, claim(name, gpu, milli, config));
 }
 
+const LABEL: &str = "sluice.dev/dra";
+
+/// What the chart gives the agents with `dra.enabled`.
+fn flags(node: &Node) -> [String; 2] {
+    ["--dra".to_owned(), format!("--kubelet-folder={}", node.kubelet_folder().display())]
+}
+
+/// An agent of a node that gives claims.
 async fn start(node: &Node) -> (Agent, Driver) {
-    let flags = ["--dra".to_owned(), format!("--kubelet-folder={}", node.kubelet_folder().display())];
-    let agent = node.start_agent_with_flags("runtime", &flags).await;
+    node.api.label(LABEL, Some("true"));
+    let agent = node.start_agent_with_flags("runtime", &flags(node)).await;
     (agent, Driver::registered(&node.kubelet_folder()).await)
 }
 
@@ -190,11 +198,8 @@ async fn claim_that_was_deleted_while_the_agent_was_away_is_dropped() {
 async fn devices_are_published_again_after_a_deletion_and_follow_the_health_of_gpus() {
     let node = Node::with_gpus(2).await;
     let mut seen = node.api.seen();
-    let flags = [
-        "--gpu-look-every-ms=10".to_owned(),
-        "--dra".to_owned(),
-        format!("--kubelet-folder={}", node.kubelet_folder().display()),
-    ];
+    node.api.label(LABEL, Some("true"));
+    let flags = [&flags(&node)[..], &["--gpu-look-every-ms=10".to_owned()]].concat();
     let agent = node.start_agent_with_flags("runtime", &flags).await;
     let stored = slice(&mut seen, "the slice", |slice| devices(slice) == 2).await;
     assert_eq!(stored["spec"]["pool"], json!({"name": NODE, "generation": 1, "resourceSliceCount": 1}));
@@ -285,6 +290,12 @@ async fn node_whose_pods_have_claims_offers_no_slots_and_keeps_their_limits_when
     let again = last_set(&mut received, "the client again", |set| is_another(&set.agent_instance)).await;
     assert_eq!(again.clients, set.clients);
     node.managers_serve().await;
+    // An agent that is never ready would stop the update of the others.
+    node.page_with("/readyz", "readiness", |status, _| status == 200).await;
+    node.metrics_with("the path", |text| {
+        text.contains("sluice_injection{node=\"node-1\",path=\"closed\"} 1")
+    })
+    .await;
     let object = node.api.node();
     assert!(object.borrow()["metadata"]["annotations"]["sluice.dev/gpus"].is_null());
     assert!(!kubelet.has_plugin());
@@ -298,6 +309,74 @@ async fn node_whose_pods_have_claims_offers_no_slots_and_keeps_their_limits_when
     let mut object = node.api.node();
     let offers = |node: &Value| !node["metadata"]["annotations"]["sluice.dev/gpus"].is_null();
     soon("the inventory", object.wait_for(offers)).await.unwrap();
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepared_claims_of_deleted_pods_do_not_keep_a_node_on_claims() {
+    let node = Node::with_gpus(1).await;
+    node.write_cdi(&[uuid(0)]);
+    let (agent, mut driver) = start(&node).await;
+    put(&node, "a", 0, 300, json!({}));
+    driver.prepare("a").await.unwrap();
+    agent.end().await;
+    // By force, while no driver answers: kubelet does not ask for the claim's end again. The claim is another pod's by then.
+    node.api.delete("a-pod");
+
+    let kubelet = Kubelet::start(&node.plugin_folder());
+    let agent = node.start_agent().await;
+    node.managers_serve().await;
+    node.page_with("/readyz", "readiness", |status, _| status == 200).await;
+    assert!(kubelet.has_plugin());
+    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    agent.end().await;
+    // Also for good.
+    node.api.put(Kind::Pods, pod("a-pod", &[]));
+    let (agent, _driver) = start(&node).await;
+    node.managers_serve().await;
+    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_are_deleted_before_device_slots_are_offered() {
+    let node = Node::with_gpus(1).await;
+    let mut seen = node.api.seen();
+    let (agent, _driver) = start(&node).await;
+    slice(&mut seen, "the slice", |slice| devices(slice) == 1).await;
+    agent.end().await;
+
+    node.api.label(LABEL, None);
+    let object = node.api.node();
+    let kubelet = Kubelet::start(&node.plugin_folder());
+    let offers = |node: &Value| !node["metadata"]["annotations"]["sluice.dev/gpus"].is_null();
+    let may_end = node.api.refuse_deletions();
+    let refused = node.start_agent_with_flags("runtime", &flags(&node)).await.failure().await;
+    assert!(refused.contains("cannot delete this node's ResourceSlice"), "{refused}");
+    assert!(!kubelet.has_plugin() && !offers(&object.borrow()));
+    may_end();
+    let agent = node.start_agent_with_flags("runtime", &flags(&node)).await;
+    slice(&mut seen, "the deletion", Value::is_null).await;
+    node.managers_serve().await;
+    node.page_with("/readyz", "readiness", |status, _| status == 200).await;
+    assert!(kubelet.has_plugin());
+    agent.end().await;
+    // Also without devices.
+    let agent = node.start_agent_with_flags("runtime", &flags(&node)).await;
+    node.managers_serve().await;
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_that_cannot_read_the_label_does_not_start() {
+    let node = Node::with_gpus(1).await;
+    node.api.go_away();
+    let why = node.start_agent_with_flags("runtime", &flags(&node)).await.failure().await;
+    assert!(why.contains("cannot read whether this node has the label sluice.dev/dra"), "{why}");
+    assert!(node.started(0).await.is_empty());
+    // Without claims it needs no label: running pods get their managers again.
+    let agent = node.start_agent().await;
+    node.started(1).await;
     agent.end().await;
 }
 

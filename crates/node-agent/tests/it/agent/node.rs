@@ -294,6 +294,11 @@ impl Node {
 }
 
 impl Agent {
+    /// Why it has ended by itself, with all causes.
+    pub async fn failure(self) -> String {
+        format!("{:#}", soon("the agent fails", self.task).await.unwrap().unwrap_err())
+    }
+
     pub async fn end(self) {
         self.stop.cancel();
         soon("the agent ends", self.task).await.unwrap().unwrap();
