@@ -131,9 +131,11 @@ fn withdraw_unwanted_lead(managed: &'static ManagedDevice) {
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
     let controller = &managed.device.hold_kernels;
-    let (lead_ns, linger_ns) = controller.with(|state| (state.kept_lead_ns(), state.linger_ns()));
+    let (lead_ns, linger_ns, errors_ns) =
+        controller.with(|state| (state.kept_lead_ns(), state.linger_ns(), state.prediction_errors_ns()));
     managed.device.link.report_lead(lead_ns);
     managed.device.link.report_linger(linger_ns);
+    managed.device.link.report_prediction_errors(errors_ns);
     if managed.device.link.slices() == Slices::Default {
         return;
     }

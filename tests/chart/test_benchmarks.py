@@ -1,5 +1,6 @@
 """docs/benchmarks.md and its plot are what tools/benchmarks/write.py makes of the recorded results, and the page stays short."""
 
+import json
 import sys
 import unittest
 from pathlib import Path
@@ -29,6 +30,14 @@ class Page(unittest.TestCase):
         ]
         for result in [*write.FOLDER.glob("*.json"), *write.FOLDER.glob("*.svg")]:
             self.assertTrue(any(result.name in text for text in texts), f"no document names {result.name}")
+
+    def test_each_recorded_result_is_json_as_other_programs_read_it(self):
+        def refuse(constant):
+            raise ValueError(f"{constant} is not JSON")
+
+        for result in write.FOLDER.glob("*.json"):
+            with self.subTest(result.name):
+                json.loads(result.read_text(), parse_constant=refuse)
 
 
 class Intervals(unittest.TestCase):

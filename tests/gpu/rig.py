@@ -230,11 +230,11 @@ def free_address():
 
 
 def scrape(address):
-    """The samples of a manager's /metrics by name and labels, without histogram buckets."""
+    """The samples of a manager's /metrics by name and labels, without histogram buckets and quantiles of nothing, which are no JSON."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     samples = [line.rpartition(" ") for line in lines if line.startswith("sluice_") and "_bucket{" not in line]
-    return {name: float(value) for name, _, value in samples}
+    return {name: float(value) for name, _, value in samples if value != "NaN"}
 
 
 # What the managers have counted. The programs of these tests keep to their limits, so each violation is a false one.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/benchmarks.md and its plot from the recorded results in docs/benchmarks.
+"""Writes docs/benchmarks.md and its plot from the recorded results in docs/benchmarks, and the plot of docs/design/performance-model.md.
 
-  tools/benchmarks/write.py            writes both
+  tools/benchmarks/write.py            writes all
   tools/benchmarks/write.py --check    fails if one of them is not as it would be written
 
 The prose is page.md. `{{name}}` in it is replaced by the table of that name in tables.py, `{{raw name}}` by links to the results that the
@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 
+import model
 import plot
 from results import DOCS, FOLDER, Results
 from tables import TABLES
@@ -33,7 +34,7 @@ def page(results):
 def files():
     """What this script writes: path and text."""
     results = Results()
-    return {PAGE: page(results), PLOT: plot.draw(results)}
+    return {PAGE: page(results), PLOT: plot.draw(results), model.PLOT: model.draw()}
 
 
 def main():

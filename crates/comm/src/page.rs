@@ -157,6 +157,10 @@ pub mod report {
     pub const CONTEXTS_AT_ONCE_NS: usize = 97;
     /// How long the hold kernels of this latency-critical process stay without work within a request, in nanoseconds; 0: they do not.
     pub const LINGER_NS: usize = 98;
+    /// Mean error of what this latency-critical process predicts, in nanoseconds: when the next request begins. 0: it predicts nothing.
+    pub const ARRIVAL_ERROR_NS: usize = 99;
+    /// The same: how long after the first copy of a request its first launch comes.
+    pub const PREPARATION_ERROR_NS: usize = 100;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

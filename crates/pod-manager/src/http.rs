@@ -49,7 +49,7 @@ pub(crate) fn start(
 
 async fn serve(listener: Option<TcpListener>, pages: Router) {
     match listener.map(tokio::net::TcpListener::from_std) {
-        Some(Ok(listener)) => sluice_connection_limit::serve(listener, pages, pending()).await,
+        Some(Ok(listener)) => sluice_daemon::pages::serve(listener, pages, pending()).await,
         Some(Err(error)) => tracing::error!(%error, "metrics and health cannot be served"),
         None => {}
     }

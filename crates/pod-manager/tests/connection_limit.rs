@@ -5,7 +5,7 @@
 
 mod support;
 
-use sluice_connection_limit::MAX_OF_ADDRESS;
+use sluice_daemon::pages::MAX_OF_ADDRESS;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use support::{CLIENTS, World, until};

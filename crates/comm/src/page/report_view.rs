@@ -209,6 +209,18 @@ impl<'a> ReportView<'a> {
         self.0[report::LINGER_NS].store(linger_ns, Ordering::Relaxed);
     }
 
+    /// Mean errors of the process's predictions, in nanoseconds: when its next request begins, and how long after the first copy of a request
+    /// its first launch comes. 0: nothing is predicted.
+    pub fn prediction_errors_ns(&self) -> [u64; 2] {
+        [report::ARRIVAL_ERROR_NS, report::PREPARATION_ERROR_NS].map(|word| read(self.0, word))
+    }
+
+    /// Reports the mean errors of predictions.
+    pub fn report_prediction_errors(&self, [arrival_ns, preparation_ns]: [u64; 2]) {
+        self.0[report::ARRIVAL_ERROR_NS].store(arrival_ns, Ordering::Relaxed);
+        self.0[report::PREPARATION_ERROR_NS].store(preparation_ns, Ordering::Relaxed);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)

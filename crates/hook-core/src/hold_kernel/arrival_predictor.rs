@@ -152,12 +152,22 @@ impl ArrivalPredictor {
         self.mean_ns
     }
 
+    /// The reference with the smaller error.
+    fn better(&self) -> IntervalReference {
+        let by_last =
+            |last: &IntervalReference| last.comparison_ns < COMPARISON_FACTOR * self.clock.comparison_ns;
+        self.last.filter(by_last).unwrap_or(self.clock)
+    }
+
+    /// The mean error of the predictions, in nanoseconds; 0 while intervals are irregular, so that none are made.
+    pub(super) fn error_ns(&self) -> f64 {
+        if self.next().is_some() { self.better().error_ns } else { 0.0 }
+    }
+
     /// When the next request is due, by the host's clock, with a margin. `None` while intervals are irregular.
     #[must_use]
     pub fn next(&self) -> Option<ExpectedTime> {
-        let by_last =
-            |last: &IntervalReference| last.comparison_ns < COMPARISON_FACTOR * self.clock.comparison_ns;
-        let better = self.last.filter(by_last).unwrap_or(self.clock);
+        let better = self.better();
         let is_established = self.is_established && self.misses <= TOLERATED_MISSES;
         let steady = is_established && better.margin_ns() <= MAX_MARGIN_NS && self.mean_ns <= MAX_INTERVAL_NS;
         steady.then_some(ExpectedTime {

@@ -92,6 +92,18 @@ impl HoldKernelState {
         self.lead.set_wanted(wanted_ns, second_group);
     }
 
+    /// Mean errors of the predictions, in nanoseconds: when the next request begins, and how long after its first copy its first launch comes.
+    /// 0: nothing is predicted.
+    pub fn prediction_errors_ns(&self) -> [u64; 2] {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "means of positive times below a second"
+        )]
+        let whole = |ns: f64| ns as u64;
+        [self.arrivals.error_ns(), self.preparation[Trigger::Copy as usize].error_ns()].map(whole)
+    }
+
     /// By how much hold kernels of predicted requests lead; 0 if too few requests have one.
     pub fn kept_lead_ns(&self) -> u64 {
         self.lead.kept_ns()

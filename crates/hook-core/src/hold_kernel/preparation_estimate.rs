@@ -52,6 +52,11 @@ impl PreparationEstimate {
         });
     }
 
+    /// The mean error, in nanoseconds; 0 before the first value.
+    pub(super) fn error_ns(&self) -> f64 {
+        self.known.map_or(0.0, |(_, deviation)| deviation)
+    }
+
     /// The expected time; `None` before the first value.
     pub(super) fn expected(&self) -> Option<ExpectedTime> {
         let (mean_ns, deviation) = self.known?;

@@ -56,9 +56,9 @@ pub async fn serve(listeners: Listeners, pages: Pages, stop: CancellationToken) 
         Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(&state)).merge(health.clone());
     let state_page = Router::new().route("/state", get(state_page)).with_state(state);
     tokio::join!(
-        sluice_connection_limit::serve(listeners.pages, pages, stop.cancelled()),
-        sluice_connection_limit::serve(listeners.health, health, stop.cancelled()),
-        sluice_connection_limit::serve(listeners.state, state_page, stop.cancelled()),
+        sluice_daemon::pages::serve(listeners.pages, pages, stop.cancelled()),
+        sluice_daemon::pages::serve(listeners.health, health, stop.cancelled()),
+        sluice_daemon::pages::serve(listeners.state, state_page, stop.cancelled()),
     );
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn give_own_driver(
         }
         let listener = listener_of("health", health)?;
         let pages = Router::new().route("/readyz", get(async || "ok\n"));
-        sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
+        sluice_daemon::pages::serve(listener, pages, stop.cancelled()).await;
         anyhow::Ok(())
     };
     let connected = supervisor::keep_connected(&socket, &mut plugin, |_why| {

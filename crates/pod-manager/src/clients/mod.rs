@@ -213,12 +213,14 @@ impl Clients {
     /// Reads the latencies that processes report, and exports them.
     pub(crate) fn refresh_latencies(&mut self, processes: &mut Processes, trace: &mut Tracer, now: u64) {
         for (id, client) in &mut self.clients {
-            let mut linger_ns = 0;
+            let (mut linger_ns, mut errors_ns) = (0, [0, 0]);
             for process in processes.ids_of_client(*id) {
                 let pages = processes.get_mut(process).and_then(|process| process.endpoint.pages.as_mut());
                 if let Some(pages) = pages {
                     client.count_latencies(process, &pages.read_latencies(now), trace, now);
                     linger_ns = linger_ns.max(pages.report().linger_ns());
+                    let reported = pages.report().prediction_errors_ns();
+                    errors_ns = [0, 1].map(|what| reported[what].max(errors_ns[what]));
                 }
             }
             client.recent_steps.advance(now);
@@ -228,6 +230,7 @@ impl Clients {
             series.requests.set_quantiles(&client.recent_requests);
             series.set_client(definition.spec.class == Class::LatencyCritical, definition.slo_ns);
             series.set_linger(linger_ns);
+            series.set_prediction_errors(errors_ns);
         }
     }
 

@@ -17,6 +17,9 @@ const BOUND_EVERY: usize = 4;
 /// The quantiles that are exported: their labels and values.
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 
+/// What hold kernels are predicted from: when the next request begins, and how long after its first copy its first launch comes.
+const PREDICTED: [&str; 2] = ["arrival", "preparation"];
+
 /// Quantiles cover the present and the last interval of this length, nanoseconds.
 const INTERVAL_NS: u64 = 30_000_000_000;
 
@@ -32,6 +35,8 @@ pub(crate) struct LatencySeries {
     pub(crate) unobserved_steps: IntCounter,
     slo_seconds: Gauge,
     linger_seconds: Gauge,
+    /// By [`PREDICTED`].
+    prediction_error_seconds: [Gauge; PREDICTED.len()],
 }
 
 /// Steps or requests.
@@ -59,6 +64,13 @@ impl LatencySeries {
         let is_critical = Arc::new(AtomicBool::new(false));
         let steps = "Time from the first call after a wait to the end of the next wait, seconds";
         let requests = "Time of requests on the GPU: steps with shorter pauses than the linger time, seconds";
+        let errors = GaugeVec::new(
+            series.opts(
+                "sluice_prediction_error_seconds",
+                "Largest mean error of its processes' predictions of when a request begins (arrival) and when its first launch comes (preparation), seconds; 0: nothing is predicted",
+            ),
+            &["predicted"],
+        )?;
         let made = Self {
             steps: LatencyFamily::new(
                 ("sluice_step_seconds", "sluice_step_quantile_seconds"),
@@ -86,6 +98,7 @@ impl LatencySeries {
                 "sluice_linger_seconds",
                 "Longest time for which hold kernels of a process stay without work within a request, seconds",
             ))?,
+            prediction_error_seconds: PREDICTED.map(|what| errors.with_label_values(&[what])),
             is_critical,
         };
         for collector in [
@@ -93,6 +106,7 @@ impl LatencySeries {
             Box::new(made.unobserved_steps.clone()),
             Box::new(made.slo_seconds.clone()),
             Box::new(made.linger_seconds.clone()),
+            Box::new(errors),
         ] {
             series
                 .collectors
@@ -104,6 +118,13 @@ impl LatencySeries {
     /// Sets the longest linger time that a process reports. A process can write any number.
     pub(crate) fn set_linger(&self, linger_ns: u64) {
         self.linger_seconds.set(Duration::from_nanos(linger_ns).min(LONGEST_LINGER).as_secs_f64());
+    }
+
+    /// Sets the largest mean errors of predictions that a process reports. A process can write any number.
+    pub(crate) fn set_prediction_errors(&self, errors_ns: [u64; 2]) {
+        for (series, ns) in self.prediction_error_seconds.iter().zip(errors_ns) {
+            series.set(Duration::from_nanos(ns).min(LONGEST_LINGER).as_secs_f64());
+        }
     }
 
     /// Sets whether the client is latency-critical, and its latency goal in nanoseconds.

@@ -71,6 +71,20 @@ fn longest_linger_time_of_a_clients_processes_is_exported_up_to_a_second() {
 }
 
 #[test]
+fn largest_errors_of_a_clients_predictions_are_exported() {
+    let world = World::with(CLIENTS, |_| {});
+    let (one, other) = (world.process("lc"), world.process("lc"));
+    one.report().report_prediction_errors([30_000, 5_000]);
+    other.report().report_prediction_errors([0, u64::MAX]);
+    world.settle();
+    let error = |predicted| {
+        let labels = format!("{{client=\"lc\",predicted=\"{predicted}\"}}");
+        world.metric(&format!("sluice_prediction_error_seconds{labels}")).unwrap()
+    };
+    assert_eq!((error("arrival"), error("preparation")), (0.000_03, 1.0));
+}
+
+#[test]
 fn best_effort_client_has_no_latencies_whatever_its_page_contains() {
     let world = World::with(CLIENTS, |_| {});
     let be = world.process("be");
@@ -79,8 +93,8 @@ fn best_effort_client_has_no_latencies_whatever_its_page_contains() {
     be.report().count_slo_violation();
     world.settle();
     let metrics = world.metrics();
-    let latencies =
-        ["sluice_request_", "sluice_step_", "sluice_slo_", "sluice_unobserved_steps_", "sluice_linger_"];
+    let latencies = ["request_", "step_", "slo_", "unobserved_steps_", "linger_", "prediction_error_"]
+        .map(|series| format!("sluice_{series}"));
     let of_be =
         |line: &&str| line.contains("client=\"be\"") && latencies.iter().any(|name| line.starts_with(name));
     assert_eq!(metrics.lines().find(of_be), None);

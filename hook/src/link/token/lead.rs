@@ -1,4 +1,4 @@
-//! The lead of hold kernels, what the manager asks for and what this process reports, and their linger time.
+//! The lead of hold kernels, what the manager asks for and what this process reports, their linger time, and the errors of predictions.
 
 use super::TokenConnection;
 
@@ -22,6 +22,13 @@ impl TokenConnection {
     pub(crate) fn report_linger(&self, linger_ns: u64) {
         if let Some(report) = self.report_view() {
             report.report_linger(linger_ns);
+        }
+    }
+
+    /// Reports the mean errors of predicted arrivals and preparations.
+    pub(crate) fn report_prediction_errors(&self, errors_ns: [u64; 2]) {
+        if let Some(report) = self.report_view() {
+            report.report_prediction_errors(errors_ns);
         }
     }
 

@@ -107,6 +107,8 @@ fn request_that_has_waited_for_the_one_before_uses_its_hold_kernel() {
     assert!((70..=110).contains(&held), "{held} hold kernels for 120 requests");
     let linger_ns = bed.manager.reported(|report| report.linger_ns());
     assert!((20_000..400_000).contains(&linger_ns), "{linger_ns}");
+    let error_ns = bed.manager.reported(|report| report.prediction_errors_ns()[1]);
+    assert!((1..20 * MS).contains(&error_ns), "error of the predicted preparation: {error_ns} ns");
     bed.finish();
 }
 

@@ -46,6 +46,17 @@ fn predicted_request_gets_its_hold_kernel_before_any_call() {
     assert_eq!(server.launch(), Some(hold.ticket));
 }
 
+#[test]
+fn errors_of_predictions_are_those_of_the_requests_and_none_before_there_is_a_prediction() {
+    assert_eq!(Server::new().state.prediction_errors_ns(), [0, 0]);
+    for jitter in [20 * US, 40 * US] {
+        let (server, ..) = in_step(jitter);
+        let [arrival, preparation] = server.state.prediction_errors_ns();
+        assert!((jitter / 2..=2 * jitter).contains(&arrival), "{arrival} ns for a jitter of {jitter}");
+        assert!(preparation < 10 * US, "each launch comes 60 µs after the copy: {preparation} ns");
+    }
+}
+
 /// Runs requests every 10 ms from `due` on. Returns how many had a predicted hold kernel, and when the next is due.
 fn every_ten_ms(
     server: &mut Server,

@@ -1,6 +1,6 @@
 //! The connections that are open, and which of them is closed for a new one.
 
-use crate::{MAX_CONNECTIONS, MAX_OF_ADDRESS};
+use super::{MAX_CONNECTIONS, MAX_OF_ADDRESS};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use tokio::task::JoinHandle;

@@ -7,12 +7,10 @@
 //! ```no_run
 //! # async fn run(router: axum::Router) -> std::io::Result<()> {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:9400").await?;
-//! sluice_connection_limit::serve(listener, router, std::future::pending()).await;
+//! sluice_daemon::pages::serve(listener, router, std::future::pending()).await;
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
-
 mod open;
 
 use axum::Router;
