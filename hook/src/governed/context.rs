@@ -16,6 +16,7 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
 use crate::real;
+use crate::residency;
 use crate::settings;
 use crate::thread_state;
 
@@ -124,6 +125,7 @@ pub(super) fn ending(
         return changes_current(real);
     }
     preempt::begin_context_end(context);
+    let chunks = guarded(None, residency::begin_context_end);
     let guards: Vec<_> =
         guarded(Vec::new(), || process::devices().map(|managed| managed.device.lock_contexts()).collect());
     let held = guarded(None, || Some(hold_kernel::begin_context_end(context)));
@@ -145,6 +147,7 @@ pub(super) fn ending(
     }
     drop(guards);
     if ended {
+        guarded((), || residency::context_ended(chunks, context));
         guarded((), || context_limit::end_context(context));
     }
     if ended && ends_memory {
