@@ -4,7 +4,8 @@ use std::io::{self, BufRead};
 use std::time::Duration;
 
 use clap::Subcommand;
-use nvml_wrapper::Nvml;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::{Driver, DriverFacts};
 use sluice_load::record::write_line;
@@ -97,15 +98,29 @@ pub(crate) fn run(part: &Part) -> anyhow::Result<()> {
 }
 
 fn reported() -> Reported {
-    let driver = Driver::open().and_then(|driver| DriverFacts::of(&driver, 0)).map_err(|why| why.to_string());
-    let uuid = driver.as_ref().ok().map(|facts| facts.uuid.clone());
-    Reported { nvml: nvml_facts(uuid.as_deref()).map_err(|why| why.to_string()), driver }
+    let mut driver =
+        Driver::open().and_then(|driver| DriverFacts::of(&driver, 0)).map_err(|why| why.to_string());
+    let nvml = nvml_facts(driver.as_mut().ok().map(|facts| &mut facts.uuid)).map_err(|why| why.to_string());
+    Reported { driver, nvml }
 }
 
-fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::NvmlError> {
+/// The device with the UUID that CUDA reports. CUDA writes that of an instance (MIG) as a GPU's.
+fn device_of<'nvml>(nvml: &'nvml Nvml, uuid: &str) -> Result<Device<'nvml>, NvmlError> {
+    match nvml.device_by_uuid(uuid) {
+        Err(NvmlError::NotFound) => nvml.device_by_uuid(uuid.replacen("GPU-", "MIG-", 1)),
+        found => found,
+    }
+}
+
+/// Also corrects the UUID to the one of NVML.
+fn nvml_facts(uuid: Option<&mut String>) -> Result<NvmlFacts, NvmlError> {
     let nvml = Nvml::init()?;
     let device = match uuid {
-        Some(uuid) => nvml.device_by_uuid(uuid)?,
+        Some(uuid) => {
+            let device = device_of(&nvml, uuid)?;
+            *uuid = device.uuid()?;
+            device
+        }
         None => nvml.device_by_index(0)?,
     };
     let mig = device.mig_mode().ok().map(|mode| mode.current != 0);
@@ -116,7 +131,7 @@ fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::Nvml
 fn memory_of(pid: i32) -> Result<u64, String> {
     sluice_process_memory::check_unfiltered()?;
     let uuid = Driver::open().and_then(|driver| driver.device_uuid(0)).map_err(|why| why.to_string())?;
-    let read = || sluice_process_memory::read(&Nvml::init()?.device_by_uuid(uuid.as_str())?);
+    let read = || sluice_process_memory::read(&device_of(&Nvml::init()?, &uuid)?);
     let processes = read().map_err(|why| why.to_string())?;
     let process = processes.iter().find(|process| process.pid == pid);
     let process =
