@@ -103,6 +103,8 @@ const fn uses_memory(policy: &str, name: &str) -> bool {
         b"launch" | b"cooperative" | b"copy" | b"order" | b"turn" | b"resident" => true,
         b"gated_order" | b"gated_turn" | b"gated_copy" | b"gated_sync" => true,
         b"sync" => begins(name, "cuMemcpy"),
+        // The memory cannot return while a stream is captured.
+        b"capture" => begins(name, "cuStreamBegin"),
         // The driver looks up the addresses of nodes that copy or set memory.
         b"graph" => !begins(name, "cuGraphExecDestroy"),
         b"pool" => begins(name, "cuGraphAddNode"),

@@ -31,10 +31,11 @@ pub(crate) fn bytes() -> u64 {
     MEMORY.get().map_or(0, |region| size_of_val(region.words()) as u64)
 }
 
-/// The address of the byte at `offset`.
-pub(crate) fn at(offset: u64) -> Option<*mut c_void> {
+/// The address of the byte at `offset`, if this many are there.
+pub(crate) fn at(offset: u64, bytes: u64) -> Option<*mut c_void> {
     let words = MEMORY.get()?.words();
-    let offset = usize::try_from(offset).ok().filter(|offset| *offset < size_of_val(words))?;
+    let end = usize::try_from(offset.checked_add(bytes)?).ok()?;
+    let offset = usize::try_from(offset).ok().filter(|_| end <= size_of_val(words))?;
     Some(words.as_ptr().cast::<c_void>().cast_mut().wrapping_byte_add(offset))
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn register(context: u64) {
         return;
     }
     let bytes = usize::try_from(bytes()).unwrap_or(0);
-    if let (Some(start), Some(register)) = (at(0), real::table().cuMemHostRegister_v2) {
+    if let (Some(start), Some(register)) = (at(0, bytes as u64), real::table().cuMemHostRegister_v2) {
         // SAFETY: the memory is mapped for the rest of the process.
         if unsafe { register(start, bytes, REGISTER_PORTABLE) } == CUresult::SUCCESS {
             REGISTERED.store(context, Release);

@@ -124,6 +124,8 @@ pub(super) fn ending(
     if settings::check_governed().is_err() || context == 0 {
         return changes_current(real);
     }
+    // Memory that is away has its places on the host by the order of all chunks.
+    let _on_gpu = residency::enter();
     preempt::begin_context_end(context);
     let chunks = guarded(None, residency::begin_context_end);
     let guards: Vec<_> =

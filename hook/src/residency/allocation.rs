@@ -11,7 +11,7 @@ use super::{CHUNKS, IS_ON, PENDING, Waiter, enter, mover, physical, sleep_until_
 use crate::captures::CAPTURES;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
-use crate::{gpu, host_memory, real};
+use crate::{fork, gpu, host_memory};
 
 /// How long an allocation waits for room until the program gets an out-of-memory error.
 const LONGEST_WAIT_NS: u64 = 120_000_000_000;
@@ -20,7 +20,8 @@ const LONGEST_WAIT_NS: u64 = 120_000_000_000;
 /// than the least physical memory.
 fn size_in_chunks(bytes: u64) -> Option<u64> {
     let capacity = host_memory::bytes();
-    if capacity == 0 || bytes < GRANULE_BYTES || CAPTURES.any() {
+    // In a child, the lock below may be held by a thread that the child does not have.
+    if fork::has_forked() || capacity == 0 || bytes < GRANULE_BYTES || CAPTURES.any() {
         return None;
     }
     let bytes = bytes.checked_next_multiple_of(GRANULE_BYTES)?;
@@ -73,7 +74,7 @@ pub(crate) unsafe fn allocate<P>(pointer: *mut P, bytes: u64) -> Option<CUresult
 fn wait_for_room(managed: &'static ManagedDevice) -> bool {
     let has_room = || {
         let needed = lock(&CHUNKS).bytes().saturating_add(PENDING.load(SeqCst));
-        mover::is_manager_lost() || managed.device.link.memory_room().is_some_and(|room| needed <= room)
+        mover::has_room(managed, needed)
     };
     if has_room() {
         return true;
@@ -109,19 +110,21 @@ pub(crate) fn size_of(address: u64) -> Option<u64> {
     if IS_ON.load(Acquire) { lock(&CHUNKS).size_of(address) } else { None }
 }
 
+/// The context of the allocation in chunks that begins at this address, if there is one.
+fn context_of(address: u64) -> Option<u64> {
+    if IS_ON.load(Acquire) { lock(&CHUNKS).context_of(address) } else { None }
+}
+
 /// Frees an allocation in chunks, after all work of the context. `None`: there is none at this address.
 pub(crate) fn free(address: u64) -> Option<CUresult> {
-    guarded(None, || size_of(address))?;
+    let context = guarded(None, || context_of(address))?;
     let _call = enter();
-    // As `cuMemFree`, which waits for all work that may use the memory.
-    let waited = real::table().cuCtxSynchronize.map(|wait| {
-        // SAFETY: no arguments.
-        unsafe { wait() }
-    });
+    // As `cuMemFree`, which waits for all work that may use the memory. After an error of the context nothing uses it.
+    let _waited = mover::synchronize(context);
     guarded((), || {
         let taken = lock(&CHUNKS).take(address);
         taken.iter().for_each(physical::discard);
         mover::wake();
     });
-    Some(waited.unwrap_or(CUresult::SUCCESS))
+    Some(CUresult::SUCCESS)
 }

@@ -36,8 +36,18 @@ static DECIDED_NS: AtomicU64 = AtomicU64::new(0);
 const LOST_NS: u64 = 1_000_000_000;
 
 /// Whether no manager decides where the memory of this process is.
-pub(super) fn is_manager_lost() -> bool {
+fn is_manager_lost() -> bool {
     monotonic_ns().saturating_sub(DECIDED_NS.load(Relaxed)) >= LOST_NS
+}
+
+/// The room that a manager has decided.
+fn room(managed: &ManagedDevice) -> Option<u64> {
+    managed.device.link.memory_room().filter(|_| managed.device.link.decides_memory())
+}
+
+/// Whether this process may have so much on the GPU.
+pub(super) fn has_room(managed: &ManagedDevice, bytes: u64) -> bool {
+    room(managed).map_or_else(is_manager_lost, |room| bytes <= room)
 }
 
 /// Starts the thread; `false` if the system refuses.
@@ -87,29 +97,25 @@ impl Mover {
     }
 
     fn step(&mut self) {
-        let link = &self.managed.device.link;
         let bytes = lock(&CHUNKS).bytes();
-        let is_decided = link.decides_memory();
-        if is_decided {
+        let room = room(self.managed);
+        if room.is_some() {
             DECIDED_NS.store(monotonic_ns(), Relaxed);
         }
-        let room = link.memory_room().filter(|_| is_decided);
         if GATE.is_closed() {
-            let is_allowed = room.is_some_and(|room| room >= bytes);
-            if (is_allowed || bytes == 0 || is_manager_lost()) && self.return_all() {
+            if (bytes == 0 || has_room(self.managed, bytes)) && self.return_all() {
                 GATE.open();
                 notify();
             }
         } else if room.is_some_and(|room| room < bytes) {
-            let now = monotonic_ns();
-            if now < self.retry_at_ns {
+            if monotonic_ns() < self.retry_at_ns {
                 return;
             }
             if self.leave() {
                 self.retry_ns = RETRY_NS;
             } else {
                 GATE.reopen();
-                self.retry_at_ns = now + self.retry_ns;
+                self.retry_at_ns = monotonic_ns() + self.retry_ns;
                 self.retry_ns = (2 * self.retry_ns).min(LONGEST_RETRY_NS);
             }
             notify();
@@ -189,7 +195,7 @@ enum Direction {
 /// Copies all chunks to their places in the host memory or from there, and waits for the end.
 fn copy(managed: &ManagedDevice, chunks: &ChunkTable, direction: Direction) -> bool {
     let started = chunks.places().all(|(context, chunk, place)| {
-        let Some(host) = host_memory::at(place) else { return false };
+        let Some(host) = host_memory::at(place, chunk.bytes) else { return false };
         let size = usize::try_from(chunk.bytes).unwrap_or(usize::MAX);
         let table = real::table();
         let call = || match direction {
@@ -228,7 +234,7 @@ fn as_work(managed: &ManagedDevice, submit: impl FnOnce() -> CUresult) -> CUresu
 }
 
 /// Waits for all work of a context. `false` if the context has an error.
-fn synchronize(context: u64) -> bool {
+pub(super) fn synchronize(context: u64) -> bool {
     let wait = || {
         // SAFETY: no arguments; waits for the context that `with_context` made current.
         real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })

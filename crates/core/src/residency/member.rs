@@ -78,6 +78,8 @@ impl Member {
             }
             Phase::Leaving(since) if is_late(since) => {
                 (self.phase, self.room) = (Phase::In, reported.resident);
+                // The next one is asked first the next time.
+                self.returned_at = now;
                 self.unasked_until = now.saturating_add(unasked_ns);
             }
             Phase::Returning(since) if reported.resident > 0 || reported.need == 0 || is_late(since) => {

@@ -74,6 +74,11 @@ impl ChunkTable {
         self.ranges.get(&address).map(|range| range.bytes)
     }
 
+    /// The context of the allocation that begins at this address.
+    pub fn context_of(&self, address: u64) -> Option<u64> {
+        self.ranges.get(&address).map(|range| range.context)
+    }
+
     /// Takes out the allocation that begins at this address.
     pub fn take(&mut self, address: u64) -> Option<Range> {
         let range = self.ranges.remove(&address)?;
