@@ -32,7 +32,7 @@ use crate::governed;
 use crate::guard::Uncancelled;
 use crate::hold_kernel;
 use crate::preempt::{self, Argument, PlainArgument, SendableArguments};
-use crate::{process, real};
+use crate::{process, real, residency};
 
 /// One exported symbol.
 struct Export {
@@ -97,7 +97,29 @@ const fn ends_before_cancellation(policy: &str) -> bool {
     )
 }
 
+/// Whether a function may use memory that can leave the GPU: it waits until the memory is there. Frees wait only if they free such memory.
+const fn uses_memory(policy: &str, name: &str) -> bool {
+    match policy.as_bytes() {
+        b"launch" | b"cooperative" | b"copy" | b"order" | b"turn" | b"resident" => true,
+        b"gated_order" | b"gated_turn" | b"gated_copy" | b"gated_sync" => true,
+        b"sync" => begins(name, "cuMemcpy"),
+        // The memory cannot return while a stream is captured.
+        b"capture" => begins(name, "cuStreamBegin"),
+        // The driver looks up the addresses of nodes that copy or set memory.
+        b"graph" => !begins(name, "cuGraphExecDestroy"),
+        b"pool" => begins(name, "cuGraphAddNode"),
+        _ => false,
+    }
+}
+
 macro_rules! forward {
+    ($name:tt $c:tt $($a:ident)*) => {
+        call!($c)()
+    };
+}
+
+/// Reads an address, which has to have its memory.
+macro_rules! resident {
     ($name:tt $c:tt $($a:ident)*) => {
         call!($c)()
     };
@@ -128,6 +150,7 @@ macro_rules! exports {
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
                 let _uncancelled = const { ends_before_cancellation(stringify!($policy)) }.then(Uncancelled::begin);
+                let _on_gpu = if const { uses_memory(stringify!($policy), $name) } { residency::enter() } else { None };
                 #[allow(unused_variables, reason = "some bodies make the call in other ways only")]
                 let call = || unsafe { real($($a),*) };
                 exports!(@body $policy $name real call $variant $($a)*)

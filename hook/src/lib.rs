@@ -12,6 +12,7 @@
 //! | `exports`, `nvml`, `ioctl`, `api`, `load` | the symbols: driver API, NVML, `ioctl`, `sluice.h`, constructor and fork handler |
 //! | `governed` | what the hook does in a call of the driver or of NVML, by subject; `governed::lookup` answers `cuGetProcAddress` |
 //! | `tracker` | the thread of each device that keeps its connections |
+//! | `residency` | memory that may leave the GPU: allocation in chunks, and the thread that moves them |
 //! | `copy_kernel` | makes small copies of a latency-critical process by a kernel |
 //! | `hold_kernel` | switches the GPU to a latency-critical process before its kernels arrive |
 //! | `process` | the devices and allocations of this process |
@@ -21,7 +22,7 @@
 //! | `group_recovery` | enables channel groups again when the manager that may have disabled them is lost |
 //! | `channel_groups` | the process's channel groups, derived from its ioctls |
 //! | `gpu`, `guard`, `settings`, `thread`, `wakeup_eventfd` | questions to the driver; protection of the program from panics and cancellation; configuration and log; threads; the eventfd that wakes the manager |
-//! | `real`, `real_nvml`, `clock`, `counters`, `log`, `manager_presence` | the real libraries; the `Clock` of `sluice_hook_core`; whether the manager runs |
+//! | `real`, `real_nvml`, `clock`, `counters`, `host_memory`, `log`, `manager_presence` | the real libraries; the `Clock` of `sluice_hook_core`; the host memory for memory that leaves the GPU; whether the manager runs |
 //! | `symbols`, `captures`, `descriptor`, `fork`, `hold_page`, `leaked`, `manager_clock`, `polling`, `report_page`, `thread_state` | the ground: these import no other module |
 
 mod active_hold;
@@ -41,6 +42,7 @@ mod group_recovery;
 mod guard;
 mod hold_kernel;
 mod hold_page;
+mod host_memory;
 mod ioctl;
 mod leaked;
 mod link;
@@ -57,6 +59,7 @@ mod process;
 mod real;
 mod real_nvml;
 mod report_page;
+mod residency;
 mod settings;
 mod symbols;
 mod thread;

@@ -1,6 +1,6 @@
 //! What runs when this library is loaded, and in the child of a fork.
 
-use crate::{channel_groups, memory_accounts, preempt, process, symbols};
+use crate::{channel_groups, memory_accounts, preempt, process, residency, symbols};
 
 /// Runs when the loader has mapped this library, before or after other libraries' constructors.
 #[used]
@@ -20,4 +20,5 @@ extern "C" fn in_child() {
     preempt::after_fork();
     memory_accounts::after_fork();
     process::after_fork();
+    residency::abandon();
 }

@@ -109,6 +109,9 @@ PARTS = {
         script("replay.py"), 235, 240, quiet=True,
         sim=(*SHORT, "--rounds", 2, "--seconds", 1, "--short", 0.5, "--calibrate", 2, "--warm", 1)),
     "energy": Part(script("energy.py"), 200, 360, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--training-seconds", 3)),
+    "residency": Part(
+        script("residency.py"), 235, 240, quiet=True,
+        sim=(*SHORT, "--gib", 0.25, "--beside-gib", 0.06, "--service-gib", 0.1, "--quantum-ms", 500, "--rounds", 1, "--seconds", 3, "--train-seconds", 3, "--requests", 60, "--block", 0.5)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
     "escapes": Part(script("escapes.py"), 120, 240, sim=SHORT),

@@ -300,13 +300,13 @@ def load_rates(loads, seconds):
     return [rate(load) for load in loads]
 
 
-def simulate(folder):
+def simulate(folder, *arguments):
     """A simulator in `folder`: its process, and the environment variables with which programs find it."""
     socket_path, driver = pathlib.Path(folder) / "gpu.sock", pathlib.Path(folder) / "driver"
     driver.mkdir()
     for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
         (driver / name).symlink_to(BUILD / "libcuda.so")
-    simulator = Child("simulator", [SLUICE, "sim", "--socket", socket_path], plain_env())
+    simulator = Child("simulator", [SLUICE, "sim", "--socket", socket_path, *arguments], plain_env())
     wait_for_socket(socket_path, simulator)
     return simulator, {"LD_LIBRARY_PATH": str(driver), "SLUICE_SIM_SOCKET": str(socket_path)}
 
@@ -354,19 +354,19 @@ def python(name, *arguments):
 
 
 # On the simulator there is no PyTorch: substitutes on the driver API with the same messages.
-STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_generate.py": "driver_generate.py", "torch_pair.py": "driver_pair.py"}
+STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py", "torch_decode.py": "driver_decode.py", "torch_generate.py": "driver_generate.py", "torch_pair.py": "driver_pair.py", "torch_large.py": "driver_large.py"}
 
 
 class Gpu:
     """The GPU on which a script runs its programs: the machine's, or a simulator of its own."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, *simulator):
         self.simulated, self.env, self.controls = kind == "sim", {}, "auto"
         if self.simulated:
             # Exists as long as this script; the simulator's folder is removed last.
             self.folder = tempfile.TemporaryDirectory(prefix="sluice-sim-")
             LAST.append(self.folder.cleanup)
-            self.simulator, self.env = simulate(self.folder.name)
+            self.simulator, self.env = simulate(self.folder.name, *simulator)
             self.controls = "simulated"
 
     def python(self, name, *arguments):

@@ -30,7 +30,7 @@ HEADERS = ["cuda.h", "cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", 
 # Types with a layout in src/types.rs; every other struct is opaque behind a pointer.
 LAID_OUT = [
     "CUuuid", "CUipcMemHandle", "CUipcEventHandle", "CUmemLocation", "CUlaunchConfig", "CUlaunchAttribute",
-    "CUmemAllocationProp", "CUmemPoolProps", "CUDA_MEMCPY2D_v1", "CUDA_MEMCPY2D", "CUDA_MEMCPY3D",
+    "CUmemAllocationProp", "CUmemAccessDesc", "CUmemPoolProps", "CUDA_MEMCPY2D_v1", "CUDA_MEMCPY2D", "CUDA_MEMCPY3D",
     "CUDA_ARRAY_DESCRIPTOR_v1", "CUDA_ARRAY_DESCRIPTOR", "CUDA_ARRAY3D_DESCRIPTOR_v1", "CUDA_ARRAY3D_DESCRIPTOR",
     "CUDA_LAUNCH_PARAMS", "CUDA_MEM_ALLOC_NODE_PARAMS", "CUgraphNodeParams", "CUdevprop", "CUeglFrame",
 ]

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use sluice_core::resources::parse_bytes;
 use sluice_core::share::Share;
-use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, ViolationPolicy};
+use sluice_pod_manager::{
+    ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, Overcommit, ViolationPolicy,
+};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
@@ -133,6 +136,16 @@ pub(crate) struct Arguments {
     /// 0.5 % of a core each; 0: never [default: 0.125, and 0 on fewer than four CPUs]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     busy_poll_ms: Option<Duration>,
+    /// Memory of the GPU for all clients, such as 130Gi, contexts included: clients with `overcommit: true` share what others leave of it. Their memory leaves the GPU in turn
+    /// [default: none, all memory stays]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, requires = "host_memory")]
+    overcommit_memory: Option<u64>,
+    /// Memory of the host for what has left the GPU: for each process with overcommitment as much as its client may have on the GPU
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, requires = "overcommit_memory")]
+    host_memory: Option<u64>,
+    /// How long a client with overcommitment keeps its memory at least while another one waits [default: 2000]
+    #[arg(long, value_name = "MS", value_parser = parse_ms, requires = "overcommit_memory")]
+    memory_quantum_ms: Option<Duration>,
     /// Connections served at once
     #[arg(long)]
     max_connections: Option<usize>,
@@ -275,6 +288,13 @@ impl Arguments {
             linger: self.linger_ms.unwrap_or(d.linger),
             idle_credit: self.idle_credit_ms.unwrap_or(d.idle_credit),
             busy_poll: self.busy_poll_ms.unwrap_or(d.busy_poll),
+            overcommit: self.overcommit_memory.zip(self.host_memory).map(|(gpu_memory, host_memory)| {
+                Overcommit {
+                    gpu_memory,
+                    host_memory,
+                    quantum: self.memory_quantum_ms.unwrap_or(Duration::from_secs(2)),
+                }
+            }),
             max_connections: self.max_connections.unwrap_or(d.max_connections),
             ..d
         }
@@ -284,6 +304,10 @@ impl Arguments {
 fn parse_ms(text: &str) -> Result<Duration, String> {
     let ms: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of milliseconds"))?;
     Duration::try_from_secs_f64(ms / 1e3).map_err(|why| why.to_string())
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| format!("`{text}` is not an amount of memory, such as 130Gi"))
 }
 
 fn parse_share(text: &str) -> Result<Share, String> {

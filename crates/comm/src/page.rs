@@ -9,9 +9,11 @@
 
 mod grant_view;
 mod latency_words;
+mod memory_words;
 mod report_view;
 
 pub use grant_view::{Flags, Grant, GrantView};
+pub use memory_words::MovableMemory;
 pub use report_view::{ReportView, ReturnedGrant};
 
 #[cfg(loom)]
@@ -86,6 +88,10 @@ pub mod grant {
     /// 1 on a latency-critical client's page while a second best-effort group is enabled: a request without a lead waits for its time slice. A
     /// manager that does not know the word leaves it zero.
     pub const SECOND_GROUP: usize = 41;
+    /// How much movable memory the process may have on the GPU: 0 not decided, else one more than the number of MiB. If it has more, all of it
+    /// must leave. The low 32 bits are a futex that the manager wakes at each change. Only for a process to which the manager has sent host
+    /// memory. A manager that does not know the word leaves it zero.
+    pub const MEMORY_ROOM: usize = 42;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -161,6 +167,12 @@ pub mod report {
     pub const ARRIVAL_ERROR_NS: usize = 99;
     /// The same: how long after the first copy of a request its first launch comes.
     pub const PREPARATION_ERROR_NS: usize = 100;
+    /// Movable memory of the process, wherever it is, and what it is about to allocate of it, in bytes.
+    pub const MEMORY_NEED: usize = 101;
+    /// The part of it that is on the GPU, in bytes.
+    pub const MEMORY_RESIDENT: usize = 102;
+    /// 1 while a thread waits for movable memory to return, or for room for more of it; else 0.
+    pub const MEMORY_WAITED_FOR: usize = 103;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

@@ -11,6 +11,7 @@
 //! * [`stream_gates`] decides when stream gates are closed.
 //! * [`energy::EnergyMeter`] attributes the energy of the GPU to clients.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
+//! * [`residency::Pager`] decides which clients have their memory on the GPU while it does not hold the memory of all.
 //! * [`resources`] parses the resource file; [`pod_cgroup`] reads a process's pod from its cgroup path.
 //!
 //! ```
@@ -38,6 +39,7 @@ pub mod memory;
 pub mod pod_cgroup;
 pub mod processes;
 pub mod quota;
+pub mod residency;
 pub mod resources;
 pub mod stream_gates;
 pub mod window;

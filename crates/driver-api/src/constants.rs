@@ -187,6 +187,7 @@ pub(crate) const LAYOUTS: &[(&str, usize, usize)] = &[
     ("CUipcMemHandle", 64, 1),
     ("CUlaunchAttribute", 72, 8),
     ("CUlaunchConfig", 56, 8),
+    ("CUmemAccessDesc", 12, 4),
     ("CUmemAllocationProp", 32, 8),
     ("CUmemLocation", 8, 4),
     ("CUmemPoolProps", 88, 8),

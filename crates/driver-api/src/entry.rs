@@ -25,6 +25,8 @@ pub enum Policy {
     Trim,
     /// Adds or ends references to physical memory.
     Physical,
+    /// Reads what the driver knows of an address, or keeps addresses in an object of the driver.
+    Resident,
     /// Initialises the driver.
     Init,
     /// Returns the amount of GPU memory.
@@ -95,6 +97,7 @@ macro_rules! entries {
     (@policy pool) => { Policy::Pool };
     (@policy trim) => { Policy::Trim };
     (@policy physical) => { Policy::Physical };
+    (@policy resident) => { Policy::Resident };
     (@policy init) => { Policy::Init };
     (@policy query) => { Policy::Query };
     (@policy lookup) => { Policy::Lookup };

@@ -79,7 +79,6 @@ opaque! {
     CUlinkState_st
     CUlogicalEndpointProp
     CUlogsCallbackEntry_st
-    CUmemAccessDesc
     CUmemDecompressParams
     CUmemPoolHandle_st
     CUmemPoolPtrExportData

@@ -49,6 +49,8 @@ structs! {
     CUipcEventHandle { reserved: [u8; 64], }
     /// Location of memory; passed by value.
     CUmemLocation { kind: CUmemLocationType, id: c_int, }
+    /// Who may use mapped memory, and for what.
+    CUmemAccessDesc { location: CUmemLocation, flags: CUmemAccess_flags, }
     /// Geometry and attributes of a launch.
     CUlaunchConfig {
         gridDimX: c_uint, gridDimY: c_uint, gridDimZ: c_uint, blockDimX: c_uint, blockDimY: c_uint, blockDimZ: c_uint,

@@ -6,6 +6,7 @@
 //! * [`device::Device`]: one GPU of this process. Launches pass its [`launch_gate::LaunchGate`]; a launch without a valid
 //!   grant acquires one; a tracker thread ends grants.
 //! * [`memory::MemoryAccount`], [`allocations::AllocationTable`]: bytes charged to the client, and for which allocation.
+//! * [`residency::ResidencyGate`], [`residency::ChunkTable`]: memory that may leave the GPU, and the calls that may use it.
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
 //! * [`burst_admission::BurstAdmission`]: when launches leave the GPU to clients with an earlier deadline.
 //! * [`host_bound::HostBoundTest`]: which time slices best-effort clients should have beside this process.
@@ -44,6 +45,7 @@ pub mod outcome;
 pub mod period_predictor;
 pub mod platform;
 pub mod pools;
+pub mod residency;
 pub mod retain_count;
 pub mod streams;
 pub mod thread_state;

@@ -111,7 +111,14 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
     let spec = ClientSpec { request: Share::from_ppm(quota)?, limit: Share::from_ppm(limit)?, class: class? };
     let gang = Some(client.gang).filter(|gang| !gang.is_empty());
     let key = ClientKey::Pod { uid: client.pod_uid, namespace: client.namespace, name: client.pod };
-    Some(Definition { key, spec, memory: client.memory_bytes, slo_ns: client.slo_ns, gang })
+    Some(Definition {
+        key,
+        spec,
+        memory: client.memory_bytes,
+        slo_ns: client.slo_ns,
+        overcommit: false,
+        gang,
+    })
 }
 
 #[cfg(test)]

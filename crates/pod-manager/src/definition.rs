@@ -41,6 +41,8 @@ pub(crate) struct Definition {
     pub(crate) memory: u64,
     /// Latency objective, nanoseconds; 0: none.
     pub(crate) slo_ns: u64,
+    /// Its memory may leave the GPU for that of others.
+    pub(crate) overcommit: bool,
     /// Name of a gang of pods in its namespace.
     pub(crate) gang: Option<String>,
 }
@@ -59,7 +61,8 @@ impl Definition {
 impl From<ClientEntry> for Definition {
     fn from(entry: ClientEntry) -> Self {
         let (spec, memory, slo_ns) = (entry.spec(), entry.memory, entry.slo_ns);
-        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns, gang: None }
+        let key = ClientKey::Named(entry.name);
+        Self { key, spec, memory, slo_ns, overcommit: entry.overcommit, gang: None }
     }
 }
 

@@ -43,6 +43,7 @@ use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::processes::{self, Departed, Processes, activity};
 use crate::report::Report;
+use crate::residency::Residency;
 use crate::stalled::StalledProcesses;
 use crate::stopped_threads::ThreadsStopped;
 use crate::stream_gates::StreamGates;
@@ -115,6 +116,7 @@ pub(crate) struct EventLoop {
     stalled: StalledProcesses,
     unhooked: Unhooked,
     measured_memory: MeasuredMemory,
+    residency: Residency,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
     /// For new pages.
@@ -143,10 +145,9 @@ impl EventLoop {
         let steps = steps.transpose().attempt(HAND_OFF_STEPS)?;
         let (metrics, log, trace) = (inputs.metrics, LogLimiter::default(), Tracer::default());
         let mut io = Io { clock, poller, closer, metrics, log, steps, trace };
-        let now = io.now();
         let page_flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
-            tsc_valid: io.clock.ticks_at(now).is_some(),
+            tsc_valid: io.clock.ticks_at(io.now()).is_some(),
         };
         let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
         let reports = (remote.report(Message::ScanResult), remote.report(Message::OwnershipProof));
@@ -185,6 +186,7 @@ impl EventLoop {
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             measured_memory,
+            residency: Residency::new(config.overcommit.clone()),
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             page_flags,
@@ -222,8 +224,7 @@ impl EventLoop {
             self.handle_deadlines();
             self.decide();
             self.trace_round();
-            let now = self.io.now();
-            self.io.metrics.round(now.saturating_sub(woken));
+            self.io.metrics.round(self.io.now().saturating_sub(woken));
         }
         self.shut_down();
         Ok(())
@@ -361,6 +362,7 @@ impl EventLoop {
             self.stalled.next_deadline(&self.grants),
             self.unhooked.next_deadline(&self.clients, &self.processes),
             self.measured_memory.next_deadline(&self.clients, &self.processes),
+            self.residency.next_deadline(),
             self.heartbeat.next_deadline(),
             self.io.trace.next_sample(),
         ];
@@ -378,7 +380,7 @@ impl EventLoop {
         let scheduler = &mut self.processes.scheduler;
         self.group_controls.check_if_due(has_groups, || scheduler.begin_check(now), now);
         self.measured_memory.read_if_due(&self.clients, &self.processes, now);
-        self.decide_first_reservations();
+        self.decide_delayed_reservations();
         self.trace_sample(now);
         self.apply_due();
     }

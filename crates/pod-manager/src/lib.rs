@@ -66,6 +66,7 @@ mod poller;
 mod processes;
 mod reason;
 mod report;
+mod residency;
 mod server;
 mod side_thread;
 mod stalled;
@@ -78,7 +79,8 @@ mod violations;
 mod watched_file;
 
 pub use config::{
-    AgentConfig, ClientSource, Config, ConfigMistake, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
+    AgentConfig, ClientSource, Config, ConfigMistake, ConfigMistakes, Controls, GatedProcesses,
+    OnManagerLoss, Overcommit,
 };
 pub use error::{Error, Result};
 pub use policy_file::{describe as describe_policy, schema as policy_schema};

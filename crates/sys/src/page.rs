@@ -110,6 +110,14 @@ impl SharedRegion {
         Self::map_with(fd, words, Access::ReadWrite)
     }
 
+    /// Maps, for writing, a region of any length that another process made.
+    /// Errors: as [`Self::map`].
+    pub fn map_whole(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let words = memfd::size(fd)? / size_of::<AtomicU64>() as u64;
+        let words = usize::try_from(words).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Self::map(fd, words)
+    }
+
     fn map_with(fd: BorrowedFd<'_>, words: usize, access: Access) -> io::Result<Self> {
         // The seal before the size: once it is there, the size found cannot become smaller.
         memfd::require_seals(fd, libc::F_SEAL_SHRINK)?;

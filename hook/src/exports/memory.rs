@@ -2,7 +2,7 @@
 
 macro_rules! alloc {
     ("cuMemAlloc" $c:tt $pointer:ident $bytes:ident) => {
-        unsafe { governed::alloc::of_context($pointer, $bytes as u64, call!($c)) }
+        unsafe { governed::alloc::linear($pointer, $bytes as u64, call!($c)) }
     };
     ("cuMemAllocManaged" $c:tt $pointer:ident $bytes:ident $flags:ident) => {
         unsafe { governed::alloc::of_context($pointer, $bytes as u64, call!($c)) }
@@ -58,7 +58,9 @@ macro_rules! trim {
 
 macro_rules! free {
     ("cuMemFree" $c:tt $pointer:ident) => {
-        governed::charge::free_and_wait(HandleSpace::Pointer, u64::from($pointer), call!($c))
+        governed::charge::free_and_wait(HandleSpace::Pointer, u64::from($pointer), || {
+            residency::free(u64::from($pointer)).unwrap_or_else(call!($c))
+        })
     };
     ("cuArrayDestroy" $c:tt $array:ident) => {
         governed::charge::free_and_wait(HandleSpace::Array, $array.addr() as u64, call!($c))
@@ -69,7 +71,7 @@ macro_rules! free {
     // Ordered in a stream.
     ("cuMemFreeAsync" $c:tt $pointer:ident $stream:ident) => {
         governed::charge::free_in_stream($pointer, ($stream, per_thread!($c)), move |on| unsafe {
-            real!($c)($pointer, on)
+            residency::free($pointer).unwrap_or_else(|| real!($c)($pointer, on))
         })
     };
     // Only drops a reference.

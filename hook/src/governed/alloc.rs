@@ -6,8 +6,8 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_hook_core::array_size::ArrayShape;
 
 use super::charge::{AllocationRequest, allocate};
-use crate::guard::written;
-use crate::real;
+use crate::guard::{guarded, written};
+use crate::{real, residency};
 
 /// All drivers so far round the rows of pitched memory up to this. The real pitch is settled after the allocation.
 const PITCH_ALIGNMENT: u64 = 512;
@@ -24,6 +24,29 @@ pub(crate) unsafe fn of_context<P: Copy + Into<u64>>(
     let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: true };
     // SAFETY: null or written: the driver has succeeded.
     allocate(request, None, real, || (unsafe { written(pointer) }.map_or(0, Into::into), bytes), |_| {})
+}
+
+/// Allocates linear memory: in chunks that may leave the GPU, if the manager has sent host memory for them, or by the driver.
+///
+/// # Safety
+/// As [`of_context`].
+pub(crate) unsafe fn linear<P: Copy + Into<u64>>(
+    pointer: *mut P,
+    bytes: u64,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    allocate(
+        AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: true },
+        None,
+        // SAFETY: null or writable, as the caller guarantees.
+        || unsafe { residency::allocate(pointer, bytes) }.unwrap_or_else(real),
+        || {
+            // SAFETY: null or written: the allocation has succeeded.
+            let address = unsafe { written(pointer) }.map_or(0, Into::into);
+            (address, guarded(None, || residency::size_of(address)).unwrap_or(bytes))
+        },
+        |address| _ = residency::free(address),
+    )
 }
 
 /// Allocates rows of `width` bytes each, and whatever the driver adds to a row.

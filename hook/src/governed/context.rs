@@ -16,6 +16,7 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
 use crate::real;
+use crate::residency;
 use crate::settings;
 use crate::thread_state;
 
@@ -123,7 +124,10 @@ pub(super) fn ending(
     if settings::check_governed().is_err() || context == 0 {
         return changes_current(real);
     }
+    // Memory that is away has its places on the host by the order of all chunks.
+    let _on_gpu = residency::enter();
     preempt::begin_context_end(context);
+    let chunks = guarded(None, residency::begin_context_end);
     let guards: Vec<_> =
         guarded(Vec::new(), || process::devices().map(|managed| managed.device.lock_contexts()).collect());
     let held = guarded(None, || Some(hold_kernel::begin_context_end(context)));
@@ -145,6 +149,7 @@ pub(super) fn ending(
     }
     drop(guards);
     if ended {
+        guarded((), || residency::context_ended(chunks, context));
         guarded((), || context_limit::end_context(context));
     }
     if ended && ends_memory {

@@ -7,6 +7,7 @@ use sluice_hook_core::outcome::Bypass;
 
 use crate::counters;
 use crate::guard::guarded;
+use crate::host_memory;
 use crate::process::{self, ManagedDevice};
 
 /// `cuMemGetInfo`. Programs that need one of the two numbers pass null for the other, and the driver accepts that (H200, driver 580).
@@ -76,6 +77,10 @@ fn limited(
     guarded((physical_free, physical_total), || {
         let usage = managed().and_then(|managed| usage(managed).ok_or(Bypass::ManagerGone));
         match usage {
+            // What others have on the GPU leaves it for an allocation of this process.
+            Ok((used, limit)) if host_memory::bytes() > 0 => {
+                visible_memory(used, limit, physical_total, physical_total)
+            }
             Ok((used, limit)) => visible_memory(used, limit, physical_free, physical_total),
             Err(reason) => {
                 counters::count_bypass(reason);

@@ -11,6 +11,7 @@ use super::answer_limit::AnswerLimit;
 use super::identity::ClientIdentity;
 use super::socket::{Socket, is_unreadable};
 use crate::channel_groups::Announcement;
+use crate::host_memory;
 use crate::manager_presence::ManagerPresence;
 
 /// How long a manager without a heartbeat is not asked after it has left a connection or a request waiting. Each attempt makes the program wait.
@@ -78,7 +79,9 @@ impl MemoryConnection {
             self.socket.connect(&self.address)?;
             attached = attach(self.identity.plain());
         }
-        attached.map(drop)
+        // A manager that lets memory leave the GPU sends host memory for it.
+        attached?.first().into_iter().for_each(host_memory::received);
+        Ok(())
     }
 
     /// Remembers that the manager did not accept the connection or did not read a request.

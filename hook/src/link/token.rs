@@ -4,6 +4,7 @@ mod attachment;
 mod gate_word;
 mod grant_wait;
 mod lead;
+mod memory_room;
 mod token_link;
 
 use std::sync::Mutex;

@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 64;
 
 /// A view of a grant page.
 #[derive(Clone, Copy)]
-pub struct GrantView<'a>(&'a [AtomicU64; WORDS]);
+pub struct GrantView<'a>(pub(super) &'a [AtomicU64; WORDS]);
 
 /// One consistently read grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The layout of the two pages, word by word: the two sides may be of different builds.
 
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
-use sluice_comm::page::{Flags, Grant, GrantView, PageError, ReportView};
+use sluice_comm::page::{Flags, Grant, GrantView, MovableMemory, PageError, ReportView};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -32,12 +32,13 @@ fn grant_page_has_the_layout_of_version_3() {
     assert!(page.set_urgent(444) && !page.set_urgent(444));
     page.set_lead_ns(555);
     page.set_second_group(true);
+    assert!(page.set_memory_room(5 << 20) && !page.set_memory_room(5 << 20));
     page.set_gate_word(99);
     page.set_heartbeat(333);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 3), (2, 1)];
     let open = [(16, 111), (17, 222), (18, 7), (19, 2)];
-    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (41, 1), (48, 99), (64, 333)];
+    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (41, 1), (42, 6), (48, 99), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &open, &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
@@ -45,6 +46,29 @@ fn grant_page_has_the_layout_of_version_3() {
     assert_eq!((words[2].load(Relaxed), page.latency_critical(), page.tsc_valid()), (6, true, true));
     page.set_latency_critical(false);
     assert_eq!((words[2].load(Relaxed), page.latency_critical()), (2, false));
+}
+
+#[test]
+fn room_for_memory_is_whole_mebibytes_and_differs_from_no_decision() {
+    let words = words();
+    let page = GrantView::new(&words);
+    assert_eq!(page.memory_room(), None);
+    page.set_memory_room(0);
+    assert_eq!(page.memory_room(), Some(0));
+    page.set_memory_room(u64::MAX);
+    assert!(page.memory_room().is_some_and(|room| room > 1 << 60));
+    page.set_memory_room((3 << 20) + 1);
+    assert_eq!(page.memory_room(), Some(4 << 20));
+}
+
+#[test]
+fn movable_memory_has_words_of_its_own() {
+    let words = words();
+    let page = ReportView::new(&words);
+    let memory = MovableMemory { need: 9, resident: 8, waits: true };
+    assert!(page.report_movable_memory(memory) && !page.report_movable_memory(memory));
+    assert_eq!(used(&words), [(101, 9), (102, 8), (103, 1)]);
+    assert_eq!(page.movable_memory(), memory);
 }
 
 #[test]

@@ -17,12 +17,15 @@ pub(super) struct RawEntry {
     pub(super) memory: Option<String>,
     pub(super) class: Option<String>,
     pub(super) slo: Option<String>,
+    pub(super) overcommit: bool,
 }
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
 const CLASSES: &str = "latency-critical, high, normal or best-effort";
 const SLO: &str = "a duration above 0, such as 5ms or 1.5s";
 const SLO_CLASS: &str = "no slo, or class: latency-critical";
+const OVERCOMMIT_CLASS: &str =
+    "no overcommit, or another class: the memory of a latency-critical client never leaves the GPU";
 const MEMORY: &str = "an amount of memory such as 10737418240, 8Gi or 500M, below 2^64 bytes";
 
 /// Converts raw entries into clients and appends every mistake to `mistakes`.
@@ -34,7 +37,7 @@ pub(super) fn check(
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
     let mut requests = Vec::new();
-    for RawEntry { place, name, request, limit, memory, class, slo } in raw {
+    for RawEntry { place, name, request, limit, memory, class, slo, overcommit } in raw {
         let before = mistakes.len();
         if let Some(name) = &name {
             check_name(name, &place, &seen, mistakes);
@@ -65,10 +68,18 @@ pub(super) fn check(
         if slo_ns.is_some() && class.is_some_and(|class| !class.is_latency_critical()) {
             mistakes.push(place.mistake("slo", "an slo of another class", SLO_CLASS));
         }
+        if overcommit && class.is_some_and(|class| class.is_latency_critical()) {
+            mistakes.push(place.mistake(
+                "overcommit",
+                "true for a latency-critical client",
+                OVERCOMMIT_CLASS,
+            ));
+        }
         if mistakes.len() == before
             && let (Some(request), Some(limit), Some(memory), Some(class)) = (request, limit, memory, class)
         {
-            clients.push(ClientEntry { name, request, limit, memory, class, slo_ns: slo_ns.unwrap_or(0) });
+            let slo_ns = slo_ns.unwrap_or(0);
+            clients.push(ClientEntry { name, request, limit, memory, class, slo_ns, overcommit });
         }
     }
     check_sum(&requests, mistakes);

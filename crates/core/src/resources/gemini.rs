@@ -44,5 +44,6 @@ fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mist
         memory: Some(memory.to_owned()),
         class: None,
         slo: None,
+        overcommit: false,
     })
 }

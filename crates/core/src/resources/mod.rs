@@ -33,6 +33,8 @@ pub struct ClientEntry {
     pub class: Class,
     /// Latency objective, nanoseconds; 0: none. Only of a latency-critical client.
     pub slo_ns: u64,
+    /// Its memory may leave the GPU for that of others. Not of a latency-critical client.
+    pub overcommit: bool,
 }
 
 impl ClientEntry {

@@ -12,7 +12,15 @@ fn read(text: &str) -> Result<Vec<ClientEntry>, Mistakes> {
 
 fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> ClientEntry {
     let share = |fraction| Share::from_fraction(fraction).unwrap();
-    ClientEntry { name: name.into(), request: share(request), limit: share(limit), memory, class, slo_ns: 0 }
+    ClientEntry {
+        name: name.into(),
+        request: share(request),
+        limit: share(limit),
+        memory,
+        class,
+        slo_ns: 0,
+        overcommit: false,
+    }
 }
 
 /// The place and the found value of each mistake.
@@ -193,4 +201,24 @@ proptest! {
             prop_assert_eq!(resources.len(), shares.len());
         }
     }
+}
+
+#[test]
+fn memory_of_a_client_may_leave_the_gpu_unless_it_is_latency_critical() {
+    let with = |more: &str| {
+        let text = format!("clients:\n  - {{ name: a, request: 0.3, memory: 1Gi{more} }}\n");
+        parse(&text, ParseOptions::default())
+            .map(|clients| clients[0].overcommit)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(with(""), Ok(false));
+    assert_eq!(with(", overcommit: true"), Ok(true));
+    assert_eq!(with(", overcommit: false, class: latency-critical"), Ok(false));
+    let refused = with(", overcommit: true, class: latency-critical").unwrap_err();
+    assert!(
+        refused.contains("clients[0] (a).overcommit: found true for a latency-critical client"),
+        "{refused}"
+    );
+    let refused = with(", overcommit: often").unwrap_err();
+    assert!(refused.contains("clients[0] (a).overcommit: found a word, expected true or false"), "{refused}");
 }

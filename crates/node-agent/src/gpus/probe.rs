@@ -56,14 +56,21 @@ fn scan(
     ends: &mut BTreeMap<String, BTreeSet<String>>,
 ) -> Result<Vec<ScannedGpu>, NvmlError> {
     let uuid = device.uuid()?;
-    let is_mig = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+    let is_mig = match device.mig_mode() {
+        Ok(mode) => mode.current != 0,
+        Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
+            false
+        }
+        // A GPU in MIG mode would be given as a whole one.
+        Err(why) => return Err(why),
+    };
     if is_mig && mig == Mig::Off {
         return Ok(vec![ScannedGpu::NotGiven { uuid, index, why: Fault::Mig }]);
     }
     let info = device.pci_info()?;
     // Version 2 of the call, of drivers from 510 on: its total contains what the driver reserves for itself, and no program
-    // can allocate that.
-    let memory = device.memory_info()?;
+    // can allocate that. Of a GPU in MIG mode only privileged callers learn it.
+    let memory = if is_mig { None } else { Some(device.memory_info()?) };
     let pci = address(info.domain, info.bus, info.device);
     if !is_mig {
         ends.insert(uuid.clone(), ends_of_links(device));
@@ -72,8 +79,8 @@ fn scan(
         uuid,
         index,
         model: device.name()?,
-        memory_bytes: memory.total.saturating_sub(memory.reserved),
-        memory_total_bytes: Some(memory.total),
+        memory_bytes: memory.as_ref().map_or(0, |memory| memory.total.saturating_sub(memory.reserved)),
+        memory_total_bytes: memory.map(|memory| memory.total),
         numa: numa_by_sysfs(sysfs, &pci).unwrap_or_else(|| numa_by_nvml(device)),
         pci,
         nvlink: Vec::new(),
@@ -175,7 +182,7 @@ fn condition(device: &Device<'_>) -> Condition {
         .map_or(Condition::Good, |recovery| Condition::Bad(Fault::NeedsRecovery(recovery)))
 }
 
-fn fault(error: NvmlError) -> Fault {
+pub(super) fn fault(error: NvmlError) -> Fault {
     match error {
         NvmlError::GpuLost => Fault::Lost,
         NvmlError::ResetRequired => Fault::NeedsRecovery(Recovery::Reset),

@@ -160,6 +160,12 @@ pub(crate) fn allowed_controls(config: &Config, driver: &DriverVersion) -> Usabl
     let result = config.self_test.as_deref().and_then(read_result);
     match result.filter(|result| result.applies_to(driver, gpu, &boot_id())) {
         Some(result) => by_result(&result),
+        None if gpu.is_some_and(|gpu| gpu.starts_with("MIG-")) => {
+            warn!(
+                "no self-test has proven what the driver's controls do to an instance of a GPU: nothing is controlled"
+            );
+            UsableControls::NoControls
+        }
         None => by_branch(driver),
     }
 }

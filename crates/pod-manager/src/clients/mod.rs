@@ -181,11 +181,18 @@ impl Clients {
             return true;
         }
         let granted = self.memory.reserve(id, bytes) == ReserveResult::Granted;
-        if let Some(client) = client.and_then(|client| self.get(client)).filter(|_| !granted) {
+        if !granted {
+            self.count_denied(client, bytes);
+        }
+        granted
+    }
+
+    /// Counts a reservation that is refused.
+    pub(crate) fn count_denied(&self, client: Option<ClientId>, bytes: u64) {
+        if let Some(client) = client.and_then(|client| self.get(client)) {
             client.metrics.memory.denied.inc();
             debug!(client = client.name, bytes, "memory denied");
         }
-        granted
     }
 
     /// Updates the gauges of promises, of memory and of connected processes.

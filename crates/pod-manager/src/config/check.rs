@@ -41,6 +41,12 @@ impl Config {
             let is_apart = trace.parent() != self.socket.parent();
             expect(is_apart, "trace", trace.display().to_string(), "another directory than the socket's");
         }
+        if let Some(overcommit) = &self.overcommit {
+            let quantum = overcommit.quantum;
+            let expected = "100 ms to 1 h";
+            let is_long = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&quantum);
+            expect(is_long, "overcommit.quantum", format!("{quantum:?}"), expected);
+        }
         match &self.clients {
             ClientSource::File { path, .. } => {
                 expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");

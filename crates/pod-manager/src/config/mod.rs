@@ -109,6 +109,8 @@ pub struct Config {
     /// A pause of the event loop from which on the manager assumes that hooks have treated it as lost, and sets all channel groups anew:
     /// 100 ms to 1 h. Default: the time after which they do so, [`SILENCE_NS`](sluice_comm::SILENCE_NS).
     pub missed_heartbeat: Duration,
+    /// Memory that clients with overcommitment share. Default: none; their memory stays on the GPU.
+    pub overcommit: Option<Overcommit>,
     /// Connections open at once, 1 to 65536. A further one replaces the oldest that has not sent a request yet, and is closed if there is
     /// none. One client, or one pod, has at most a quarter of them, or 256 if an eighth of all is left to others. Fewer if the limit of
     /// descriptors is below 3 for each of them and 128 for the rest. Default 4096.
@@ -186,10 +188,24 @@ impl Config {
             idle_credit: Duration::from_millis(100),
             busy_poll: Duration::from_nanos(around_ns(available_parallelism().map_or(1, usize::from))),
             missed_heartbeat: Duration::from_nanos(SILENCE_NS),
+            overcommit: None,
             max_connections: 4096,
             max_connections_per_process: 64,
         }
     }
+}
+
+/// Memory that clients with overcommitment share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overcommit {
+    /// Bytes of the GPU for the memory of all clients, contexts included. What a client without overcommitment may have is taken off while
+    /// it is connected.
+    pub gpu_memory: u64,
+    /// Bytes of the host for memory that has left the GPU. Each process takes as much as its client may have on the GPU.
+    pub host_memory: u64,
+    /// How long a client keeps its memory on the GPU at least while another one waits for memory, 100 ms to 1 h. It is longer if moving takes long: moves
+    /// take at most a tenth of the time.
+    pub quantum: Duration,
 }
 
 /// What processes do while no manager answers.

@@ -5,7 +5,7 @@ use crate::announcement::Payload;
 use crate::connections::{ATTACHED_CONNECTIONS, Attach, Outcome, PeerClient, Role};
 use crate::party::Party;
 use crate::poller::Source;
-use crate::processes::{Endpoint, Event, Process};
+use crate::processes::{Endpoint, Event, HostMemory, Process};
 use crate::reason::Reason;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::attach::ATTACH_VERSION;
@@ -69,6 +69,7 @@ impl EventLoop {
         if channel == Channel::Memory {
             self.connections.prefer(connection, &self.io);
             self.clients.memory.redeclare(id, used_bytes);
+            self.residency.provide(id, &self.clients, &mut self.processes, &mut self.io);
         }
         debug!(client = self.clients.name(client), claimed_pid, ?channel, used_bytes, "attached");
         // The hook has its answer before the manager opens the descriptors of its groups, so its program does not wait for the driver.
@@ -134,7 +135,8 @@ impl EventLoop {
         self.clients.memory.open(id, process.client);
     }
 
-    /// Answers an ATTACH; the pages and the wake-up eventfd go with the token channel's answer.
+    /// Answers an ATTACH; the pages and the wake-up eventfd go with the token channel's answer, host memory with the
+    /// memory channel's.
     fn answer_attach(
         &mut self,
         connection: ConnectionId,
@@ -150,6 +152,10 @@ impl EventLoop {
         if let Some(pages) = pages.filter(|_| channel == Channel::Token) {
             fds.extend([pages.grant_fd.as_fd(), pages.report_fd.as_fd()]);
             fds.extend(endpoint.and_then(|endpoint| endpoint.wakeups.eventfd.as_ref()).map(AsFd::as_fd));
+        }
+        if channel == Channel::Memory {
+            let host_memory = endpoint.and_then(|endpoint| endpoint.host_memory.as_ref());
+            fds.extend(host_memory.and_then(HostMemory::fd));
         }
         self.connections.answer_with_fds(connection, request, body, &fds)
     }

@@ -18,6 +18,7 @@ impl EventLoop {
     pub(super) fn decide(&mut self) {
         self.apply(Event::RoundBegins);
         self.gangs.update(&self.clients, &mut self.grants.ledger);
+        self.residency.update(&self.clients, &self.processes, self.io.now());
         let Self { stalled, connections, clients, processes, grants, io, .. } = self;
         stalled.update(&mut *connections.peers, clients, processes, grants, io);
         self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());

@@ -96,11 +96,15 @@ impl EventLoop {
         pages.is_none_or(Pages::count_yield)
     }
 
-    /// Decides the first reservations whose wait for a reading has ended.
-    pub(super) fn decide_first_reservations(&mut self) {
-        for Reservation { connection, request, process, bytes } in
-            self.measured_memory.take_due_reservations(self.io.now())
-        {
+    /// Decides the reservations whose wait has ended: for a reading, or until the memory of others has left the GPU.
+    pub(super) fn decide_delayed_reservations(&mut self) {
+        let now = self.io.now();
+        let Self { measured_memory, residency, clients, processes, .. } = self;
+        let mut due = residency.take_due_reservations(now);
+        for reservation in measured_memory.take_due_reservations(now) {
+            due.extend(residency.delay(reservation, clients, processes, now));
+        }
+        for Reservation { connection, request, process, bytes } in due {
             // A process whose connection has closed learns no result. It connects anew, declares what it holds and reserves again.
             let its = self.processes.get(process);
             let Some(its) = its.filter(|its| its.connections().any(|open| open == connection)) else {
@@ -130,6 +134,11 @@ impl EventLoop {
                 self.connections.answer(id, request.id, ResponseBody::MemLimit { used, limit })
             }
             RequestBody::MemUpdate { bytes, allocate } => {
+                let refused = ResponseBody::MemUpdate { granted: false };
+                if allocate && self.residency.refuses(process, &self.clients, &self.processes) {
+                    self.clients.count_denied(self.processes.client_of(process), bytes);
+                    return self.connections.answer(id, request.id, refused);
+                }
                 let reservation = Reservation { connection: id, request: request.id, process, bytes };
                 let delay = if allocate {
                     self.measured_memory.delay(reservation, &mut self.processes, self.io.now())
@@ -137,12 +146,15 @@ impl EventLoop {
                     Delay::None
                 };
                 match delay {
+                    Delay::None if allocate => {
+                        let Self { residency, clients, processes, .. } = self;
+                        if residency.delay(reservation, clients, processes, self.io.now()).is_none() {
+                            return Ok(());
+                        }
+                    }
                     Delay::None => {}
                     Delay::Waits => return Ok(()),
-                    Delay::TooMany => {
-                        let refused = ResponseBody::MemUpdate { granted: false };
-                        return self.connections.answer(id, request.id, refused);
-                    }
+                    Delay::TooMany => return self.connections.answer(id, request.id, refused),
                 }
                 let client = self.processes.client_of(process);
                 let granted = self.clients.update_memory(process, client, bytes, allocate);

@@ -41,6 +41,11 @@ pub(crate) struct MemorySeries {
     pub(crate) overhead: IntGauge,
     pub(crate) limit: IntGauge,
     pub(crate) denied: IntCounter,
+    /// Movable memory on the GPU, and on the host.
+    pub(crate) resident: IntGauge,
+    pub(crate) swapped: IntGauge,
+    pub(crate) moved: IntCounter,
+    pub(crate) waited_seconds: Counter,
 }
 
 /// The time slices that the client's latency-critical processes want for best-effort clients; [`SLICE_MODES`] gives the order.
@@ -175,6 +180,22 @@ impl ClientMetrics {
                 overhead: series.gauge("sluice_memory_overhead_bytes", overhead)?,
                 limit: series.gauge("sluice_memory_limit_bytes", limit)?,
                 denied: series.counter("sluice_memory_denied_total", "Memory reservations refused")?,
+                resident: series.gauge(
+                    "sluice_memory_resident_bytes",
+                    "Memory on the GPU that may leave it for that of other clients, bytes",
+                )?,
+                swapped: series.gauge(
+                    "sluice_memory_swapped_bytes",
+                    "Memory that has left the GPU for that of other clients, bytes",
+                )?,
+                moved: series.counter(
+                    "sluice_memory_moved_bytes_total",
+                    "Memory that has left the GPU or returned, bytes",
+                )?,
+                waited_seconds: series.amount(
+                    "sluice_memory_waited_seconds_total",
+                    "Time in which a process waited for memory that had left the GPU, or for room, seconds",
+                )?,
             },
             slices: SliceSeries::new(&mut series)?,
             latencies: LatencySeries::new(&mut series)?,

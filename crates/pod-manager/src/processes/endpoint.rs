@@ -1,6 +1,7 @@
 //! What the manager keeps with each process of the table: its pages, its unanswered requests, its wake-ups, and the descriptors that belong
 //! to it.
 
+use super::host_memory::HostMemory;
 use super::pages::Pages;
 use crate::io::Io;
 use crate::poller::Source;
@@ -34,6 +35,8 @@ pub(crate) struct Endpoint {
     pub(crate) unanswered: Vec<i32>,
     /// Only attached processes have pages.
     pub(crate) pages: Option<Pages>,
+    /// Where its memory goes when it leaves the GPU.
+    pub(crate) host_memory: Option<HostMemory>,
     pub(crate) wakeups: Wakeups,
     /// Whether it makes progress while it reports work.
     pub(crate) stall: StallDetector,

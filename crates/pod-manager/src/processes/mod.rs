@@ -3,10 +3,12 @@
 mod busy_meter;
 mod departed;
 mod endpoint;
+mod host_memory;
 mod pages;
 
 pub(crate) use departed::Departed;
 pub(crate) use endpoint::{Endpoint, MAX_UNANSWERED};
+pub(crate) use host_memory::HostMemory;
 pub(crate) use pages::Pages;
 
 use crate::announcement::Descriptors;

@@ -185,6 +185,13 @@ impl Pages {
         self.latencies.read(ReportView::new(self.report.words()), now)
     }
 
+    /// Shows the process how much movable memory it may have on the GPU.
+    pub(crate) fn set_memory_room(&self, bytes: u64) {
+        if self.grant().set_memory_room(bytes) {
+            futex::wake_low(self.grant().memory_room_futex(), u32::MAX);
+        }
+    }
+
     /// Shows the process the work of clients with an earlier deadline.
     pub(crate) fn set_urgent(&self, urgent: UrgentWork) {
         let word = match urgent {

@@ -33,7 +33,7 @@ impl Parts {
             let key = ClientKey::Named(name.into());
             let metrics = io.metrics.add(&key).unwrap();
             let client = clients.add(
-                Definition { key, spec, memory: 0, slo_ns: 0, gang: None },
+                Definition { key, spec, memory: 0, slo_ns: 0, overcommit: false, gang: None },
                 metrics,
                 GpuTime::new(1, 0),
             );

@@ -23,6 +23,8 @@ enum Error {
     InvalidArgument = 2,
     /// This GPU does not have the queried feature.
     NotSupported = 3,
+    /// The caller lacks a privilege.
+    NoPermission = 4,
     /// There is no such device.
     NotFound = 6,
     /// The caller's array is too small.

@@ -1,5 +1,6 @@
 //! Use of a GPU, by process.
 
+use super::mig::whole_gpu;
 use super::processes::put_list;
 use super::session::{info, ledger, socket};
 use super::{Answer, Error, NO_INSTANCE, get, nvml, put};
@@ -81,6 +82,10 @@ nvml! { once initialised:
         let version_field = get(out.cast::<c_uint>())?;
         if version_field as usize != version::<MemoryV2>(2) {
             return Err(Error::ArgumentVersionMismatch);
+        }
+        // nvml.h: in MIG mode, only callers with privileges learn it of the whole GPU.
+        if whole_gpu(device).is_ok_and(|gpu| gpu.is_mig) {
+            return Err(Error::NoPermission);
         }
         let gpu = ledger(device)?.gpu;
         let free = gpu.memory_total - gpu.memory_used;

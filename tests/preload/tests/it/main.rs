@@ -38,6 +38,7 @@ mod races;
 mod reef_example;
 mod refused_processes;
 mod request_cost;
+mod residency;
 mod silent_manager;
 mod soak_tenants;
 mod stream_gates;

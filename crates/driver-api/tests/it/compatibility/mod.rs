@@ -57,6 +57,7 @@ const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
         Policy::Pool => (Charged, "tells where the pool has its memory"),
         Policy::Trim => (Charged, "the charge follows the size of the pool"),
         Policy::Physical => (Charged, "a mapping keeps the charge of the memory, as a handle does"),
+        Policy::Resident => (Governed, "waits until memory that has left the GPU has returned"),
         Policy::Init => (Governed, "the hook reads its configuration"),
         Policy::Query => (Governed, "returns the limit as the size of the GPU"),
         Policy::Lookup => (Governed, "returns the hook's functions"),

@@ -53,3 +53,13 @@ fn known_driver_without_proven_effect_is_not_used() {
     std::fs::write(&path, "not a result").unwrap();
     assert_eq!(allowed_controls(&config, &compared), UsableControls::All, "as without one");
 }
+
+/// Whether they reach the instances beside it is not known.
+#[test]
+fn instance_of_a_gpu_without_a_result_is_not_controlled() {
+    let of = |uuid: &str| {
+        let config = Config::for_agent("socket", "control", uuid);
+        allowed_controls(&config, &DriverVersion::Compared("580.1".into()))
+    };
+    assert_eq!([of("GPU-1"), of("MIG-1")], [UsableControls::All, UsableControls::NoControls]);
+}

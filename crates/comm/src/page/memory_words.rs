@@ -1,0 +1,68 @@
+//! The words about memory that may leave the GPU: how much of it may be there, and where it is.
+
+use super::{AtomicU64, GrantView, Ordering, ReportView, grant, read, report};
+
+/// Unit of [`grant::MEMORY_ROOM`].
+const MIB: u64 = 1 << 20;
+
+/// What a process reports of its movable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MovableMemory {
+    /// Bytes that it has, wherever they are, and those that it is about to allocate.
+    pub need: u64,
+    /// Bytes of it that are on the GPU.
+    pub resident: u64,
+    /// A thread waits for the memory to return, or for room for more.
+    pub waits: bool,
+}
+
+impl<'a> GrantView<'a> {
+    /// Bytes of movable memory that the process may have on the GPU; `None`: the manager has not decided.
+    pub fn memory_room(&self) -> Option<u64> {
+        read(self.0, grant::MEMORY_ROOM).checked_sub(1).map(|mib| mib.saturating_mul(MIB))
+    }
+
+    /// Sets the bytes of movable memory that the process may have on the GPU, rounded up to MiB. Returns `true` if that is a change: the
+    /// caller then wakes [`Self::memory_room_futex`].
+    pub fn set_memory_room(&self, bytes: u64) -> bool {
+        let word = bytes.div_ceil(MIB).saturating_add(1);
+        let changes = self.0[grant::MEMORY_ROOM].load(Ordering::Relaxed) != word;
+        if changes {
+            self.0[grant::MEMORY_ROOM].store(word, Ordering::Release);
+        }
+        changes
+    }
+
+    /// The word of [`Self::memory_room`], whose low half is a futex.
+    pub fn memory_room_futex(&self) -> &'a AtomicU64 {
+        &self.0[grant::MEMORY_ROOM]
+    }
+}
+
+impl ReportView<'_> {
+    /// What the process reports of its movable memory. It can report anything.
+    pub fn movable_memory(&self) -> MovableMemory {
+        MovableMemory {
+            need: read(self.0, report::MEMORY_NEED),
+            resident: read(self.0, report::MEMORY_RESIDENT),
+            waits: read(self.0, report::MEMORY_WAITED_FOR) != 0,
+        }
+    }
+
+    /// Reports the movable memory. One thread at a time. Returns `true` if that is a change.
+    pub fn report_movable_memory(&self, memory: MovableMemory) -> bool {
+        let changes = self.movable_memory() != memory;
+        if changes {
+            // A reader between the stores sees more memory on the GPU than there is, never less.
+            let words = [
+                (report::MEMORY_NEED, memory.need),
+                (report::MEMORY_RESIDENT, memory.resident),
+                (report::MEMORY_WAITED_FOR, u64::from(memory.waits)),
+            ];
+            for (index, value) in words {
+                self.0[index].store(value, Ordering::Release);
+            }
+        }
+        changes
+    }
+}

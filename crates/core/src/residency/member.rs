@@ -1,0 +1,118 @@
+//! One client of the pager.
+
+/// What a client's processes report of their movable memory, summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// Bytes that they have, wherever these are, and those that they are about to allocate.
+    pub need: u64,
+    /// Bytes of it that are on the GPU.
+    pub resident: u64,
+    /// A thread waits for memory: for its return, or for room for an allocation.
+    pub waits: bool,
+    /// There is a place on the host for it.
+    pub may_leave: bool,
+}
+
+/// Where the movable memory of a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// On the GPU.
+    In,
+    /// It was asked at this time to leave.
+    Leaving(u64),
+    /// On the host.
+    Out,
+    /// It was allowed at this time to return.
+    Returning(u64),
+}
+
+/// A client, its room, and its place in the order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) reported: Reported,
+    pub(super) phase: Phase,
+    /// Bytes that it may have on the GPU; 0: all must leave.
+    pub(super) room: u64,
+    pub(super) waits_since: Option<u64>,
+    /// When its memory last returned, or when it came.
+    pub(super) returned_at: u64,
+    /// It did not leave in time: it is not asked again before.
+    pub(super) unasked_until: u64,
+    /// Bytes that have left or returned.
+    pub(super) moved: u64,
+}
+
+impl Member {
+    /// A client that the pager did not know. What it has on the GPU it keeps for now.
+    pub(super) fn new(reported: Reported, now: u64) -> Self {
+        let is_out = reported.resident == 0 && reported.need > 0 && reported.waits;
+        let phase = if is_out { Phase::Out } else { Phase::In };
+        Self {
+            reported,
+            phase,
+            room: reported.resident,
+            waits_since: None,
+            returned_at: now,
+            unasked_until: 0,
+            moved: 0,
+        }
+    }
+
+    /// Bytes that it may have on the GPU at this moment.
+    pub(super) fn occupied(&self) -> u64 {
+        self.room.max(self.reported.resident)
+    }
+
+    pub(super) fn is_moving(&self) -> bool {
+        matches!(self.phase, Phase::Leaving(_) | Phase::Returning(_))
+    }
+
+    /// Takes a report, and what follows from it: the end of a move, or that the client does not answer.
+    pub(super) fn observe(&mut self, reported: Reported, (timeout_ns, unasked_ns): (u64, u64), now: u64) {
+        let before = std::mem::replace(&mut self.reported, reported);
+        let is_late = |since: u64| now.saturating_sub(since) >= timeout_ns;
+        match self.phase {
+            Phase::Leaving(_) if reported.resident == 0 => {
+                self.phase = Phase::Out;
+                self.moved = self.moved.saturating_add(before.resident);
+            }
+            Phase::Leaving(since) if is_late(since) => {
+                (self.phase, self.room) = (Phase::In, reported.resident);
+                // The next one is asked first the next time.
+                self.returned_at = now;
+                self.unasked_until = now.saturating_add(unasked_ns);
+            }
+            Phase::Returning(since) if reported.resident > 0 || reported.need == 0 || is_late(since) => {
+                (self.phase, self.returned_at) = (Phase::In, now);
+                self.moved = self.moved.saturating_add(reported.resident);
+            }
+            _ => {}
+        }
+        if self.phase == Phase::In {
+            // What it has freed is its room no longer. What it has on the GPU it had before it was known, or took while there was no manager.
+            self.room = self.room.min(reported.need).max(reported.resident);
+        }
+        let waits = reported.waits && reported.need > self.room && !self.is_moving();
+        self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
+    }
+
+    /// Whether its memory may be asked to leave at `now`.
+    pub(super) fn may_leave(&self, now: u64) -> bool {
+        let is_here = matches!(self.phase, Phase::In | Phase::Returning(_)) && self.room > 0;
+        is_here && self.reported.may_leave && now >= self.unasked_until
+    }
+
+    pub(super) fn leave(&mut self, now: u64) {
+        (self.phase, self.room) = (Phase::Leaving(now), 0);
+        self.waits_since = None;
+    }
+
+    /// Gives it room for what it needs. `others_left`: for this others have left, so its quantum begins.
+    pub(super) fn admit(&mut self, others_left: bool, now: u64) {
+        if self.phase == Phase::Out || others_left {
+            self.phase = Phase::Returning(now);
+        }
+        self.room = self.reported.need;
+        self.waits_since = None;
+    }
+}

@@ -1,0 +1,39 @@
+//! What the pages say of memory that may leave the GPU.
+
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+use sluice_comm::page::MovableMemory;
+use sluice_hook_core::platform::TokenLink;
+use sluice_sys::clock::monotonic_ns;
+use sluice_sys::futex;
+
+use super::TokenConnection;
+
+impl TokenConnection {
+    /// Whether a manager decides where the memory of this process is. Without one the memory returns.
+    pub(crate) fn decides_memory(&self) -> bool {
+        self.attached.load(Acquire) && self.presence_left_ns(monotonic_ns()) != Some(0)
+    }
+
+    /// Bytes of movable memory that this process may have on the GPU; `None`: the manager has not decided.
+    pub(crate) fn memory_room(&self) -> Option<u64> {
+        self.grant_view().memory_room()
+    }
+
+    /// Sleeps until the manager decides anew, at most for `timeout`.
+    pub(crate) fn wait_for_memory_room(&self, timeout: Duration) {
+        let word = self.grant_view().memory_room_futex();
+        let seen = u32::try_from(word.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        if futex::wait_low(word, seen, Some(timeout)) == futex::Wake::Refused {
+            std::thread::sleep(timeout);
+        }
+    }
+
+    /// Reports the movable memory of this process, and wakes the manager if that is news.
+    pub(crate) fn report_memory(&self, memory: MovableMemory) {
+        if self.report_view().is_some_and(|report| report.report_movable_memory(memory)) {
+            self.wakeup.signal();
+        }
+    }
+}
