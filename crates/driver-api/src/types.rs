@@ -49,7 +49,7 @@ structs! {
     CUipcEventHandle { reserved: [u8; 64], }
     /// Location of memory; passed by value.
     CUmemLocation { kind: CUmemLocationType, id: c_int, }
-    /// Who may use mapped memory, and for what.
+    /// A device, and whether its kernels may read or write mapped memory.
     CUmemAccessDesc { location: CUmemLocation, flags: CUmemAccess_flags, }
     /// Geometry and attributes of a launch.
     CUlaunchConfig {

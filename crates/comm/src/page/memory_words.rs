@@ -49,10 +49,11 @@ impl ReportView<'_> {
         }
     }
 
-    /// Reports the movable memory. One thread at a time. Returns `true` if that is a change.
+    /// Reports the movable memory. One thread at a time. Returns `true` if the manager has to be woken: a thread begins to wait, or the memory
+    /// has left or returned. It reads other changes in its next round.
     pub fn report_movable_memory(&self, memory: MovableMemory) -> bool {
-        let changes = self.movable_memory() != memory;
-        if changes {
+        let before = self.movable_memory();
+        if before != memory {
             // A reader between the stores sees more memory on the GPU than there is, never less.
             let words = [
                 (report::MEMORY_NEED, memory.need),
@@ -63,6 +64,6 @@ impl ReportView<'_> {
                 self.0[index].store(value, Ordering::Release);
             }
         }
-        changes
+        (memory.waits && !before.waits) || (memory.resident == 0) != (before.resident == 0)
     }
 }

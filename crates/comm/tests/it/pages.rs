@@ -69,6 +69,12 @@ fn movable_memory_has_words_of_its_own() {
     assert!(page.report_movable_memory(memory) && !page.report_movable_memory(memory));
     assert_eq!(used(&words), [(101, 9), (102, 8), (103, 1)]);
     assert_eq!(page.movable_memory(), memory);
+    // Programs that allocate and free without end do not wake the manager each time.
+    let more = MovableMemory { need: 11, resident: 10, waits: false };
+    assert!(!page.report_movable_memory(more));
+    assert!(page.report_movable_memory(MovableMemory { resident: 0, ..more }), "it has left");
+    assert!(page.report_movable_memory(more), "it has returned");
+    assert!(page.report_movable_memory(MovableMemory { waits: true, ..more }));
 }
 
 #[test]

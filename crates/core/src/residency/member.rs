@@ -67,16 +67,24 @@ impl Member {
         matches!(self.phase, Phase::Leaving(_) | Phase::Returning(_))
     }
 
-    /// Takes a report, and what follows from it: the end of a move, or that the client does not answer.
-    pub(super) fn observe(&mut self, reported: Reported, (timeout_ns, unasked_ns): (u64, u64), now: u64) {
+    /// Takes a report, and what follows from it: the end of a move, or that the client does not answer. Returns `true` if it has not left in
+    /// time.
+    pub(super) fn observe(
+        &mut self,
+        reported: Reported,
+        (timeout_ns, unasked_ns): (u64, u64),
+        now: u64,
+    ) -> bool {
         let before = std::mem::replace(&mut self.reported, reported);
         let is_late = |since: u64| now.saturating_sub(since) >= timeout_ns;
+        let mut stays = false;
         match self.phase {
             Phase::Leaving(_) if reported.resident == 0 => {
                 self.phase = Phase::Out;
                 self.moved = self.moved.saturating_add(before.resident);
             }
             Phase::Leaving(since) if is_late(since) => {
+                stays = true;
                 (self.phase, self.room) = (Phase::In, reported.resident);
                 // The next one is asked first the next time.
                 self.returned_at = now;
@@ -94,6 +102,7 @@ impl Member {
         }
         let waits = reported.waits && reported.need > self.room && !self.is_moving();
         self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
+        stays
     }
 
     /// Whether its memory may be asked to leave at `now`.

@@ -101,7 +101,10 @@ impl Pager {
         for (client, reported) in reported {
             let member = self.members.entry(*client).or_insert_with(|| Member::new(*reported, now));
             self.has_returned |= matches!(member.phase, Phase::Returning(_));
-            member.observe(*reported, limits, now);
+            if member.observe(*reported, limits, now) {
+                // Nothing was moved while the pager waited for this client, so the others wait for no quantum.
+                (self.moves_ns, self.decided_at) = (0, now);
+            }
         }
         let waits =
             |client: &ClientId| self.members.get(client).is_some_and(|member| member.waits_since.is_some());

@@ -258,23 +258,36 @@ fn memory_that_was_there_before_the_manager_stays() {
     assert_eq!(pager.room(ClientId(1)), Some(80));
 }
 
+/// The rooms of clients that report what they need and what they have on the GPU, and wait for the difference.
+fn decide<const CLIENTS: usize>(pager: &mut Pager, ms: u64, memory: [(u64, u64); CLIENTS]) -> [u64; CLIENTS] {
+    let reported = memory.iter().zip(1..).map(|((need, resident), id)| {
+        (ClientId(id), Reported { need: *need, resident: *resident, waits: resident < need, may_leave: true })
+    });
+    pager.advance(ms * MS, 0, &reported.collect());
+    std::array::from_fn(|at| pager.room(ClientId(at as u64 + 1)).expect("a client"))
+}
+
 #[test]
 fn bytes_that_leave_for_one_client_are_not_given_to_another() {
     let mut pager = Pager::new(policy());
-    let mut decide = |ms: u64, memory: [(u64, u64); 3]| {
-        let reported = memory.iter().zip(1..).map(|((need, resident), id)| {
-            let waits = resident < need;
-            (ClientId(id), Reported { need: *need, resident: *resident, waits, may_leave: true })
-        });
-        pager.advance(ms * MS, 0, &reported.collect());
-        [1, 2, 3].map(|id| pager.room(ClientId(id)).expect("a client"))
-    };
+    let mut decide = |ms, memory| decide(&mut pager, ms, memory);
     assert_eq!(decide(0, [(60, 60), (0, 0), (25, 25)]), [60, 0, 25]);
     // The second one comes, and the first one leaves for it. Before it is gone the third one asks for 15 more.
     assert_eq!(decide(10, [(60, 60), (70, 0), (25, 25)]), [0, 0, 25]);
     assert_eq!(decide(20, [(60, 60), (70, 0), (40, 25)]), [0, 0, 25]);
     assert_eq!(decide(30, [(60, 0), (70, 0), (40, 25)]), [0, 70, 25]);
-    // Its quantum begins: those that wait make nobody leave.
+    // The quantum of the second client has begun: the two clients that wait make no client leave.
     assert_eq!(decide(40, [(60, 0), (70, 70), (40, 25)]), [0, 70, 25]);
     assert_eq!(decide(400, [(60, 0), (70, 70), (40, 25)]), [0, 70, 25]);
+}
+
+#[test]
+fn client_that_does_not_leave_in_time_is_no_move_for_which_the_others_wait() {
+    let mut pager = Pager::new(policy());
+    assert_eq!(decide(&mut pager, 0, [(60, 60), (0, 0)]), [60, 0]);
+    for ms in [10, 1_000, 2_000] {
+        assert_eq!(decide(&mut pager, ms, [(60, 60), (70, 0)]), [0, 0], "the first one is asked to leave");
+    }
+    // It keeps its memory. A third one comes that needs less than what is free.
+    assert_eq!(decide(&mut pager, 2_010, [(60, 60), (70, 0), (30, 0)]), [60, 0, 30]);
 }

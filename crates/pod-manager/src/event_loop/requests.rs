@@ -135,7 +135,9 @@ impl EventLoop {
             }
             RequestBody::MemUpdate { bytes, allocate } => {
                 let refused = ResponseBody::MemUpdate { granted: false };
-                if allocate && self.residency.refuses(process, &self.clients, &self.processes) {
+                let lacks_place =
+                    self.processes.get(process).is_some_and(|its| its.endpoint.lacks_host_memory);
+                if allocate && lacks_place {
                     self.clients.count_denied(self.processes.client_of(process), bytes);
                     return self.connections.answer(id, request.id, refused);
                 }

@@ -37,6 +37,9 @@ pub(crate) struct Endpoint {
     pub(crate) pages: Option<Pages>,
     /// Where its memory goes when it leaves the GPU.
     pub(crate) host_memory: Option<HostMemory>,
+    /// Its memory may leave the GPU, and there was no place on the host for it when it attached: it gets none, which would stay in the place of
+    /// that of others.
+    pub(crate) lacks_host_memory: bool,
     pub(crate) wakeups: Wakeups,
     /// Whether it makes progress while it reports work.
     pub(crate) stall: StallDetector,

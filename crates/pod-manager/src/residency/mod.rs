@@ -56,9 +56,11 @@ impl Residency {
     /// Gives a process of a client with overcommitment host memory, as much as the client may have on the GPU, if there is so much left.
     pub(crate) fn provide(&self, id: ProcessId, clients: &Clients, processes: &mut Processes, io: &mut Io) {
         let Some((overcommit, _)) = &self.overcommit else { return };
-        let Some(process) = processes.get(id).filter(|process| process.endpoint.host_memory.is_none()) else {
+        let Some(process) = processes.get_mut(id).filter(|process| process.endpoint.host_memory.is_none())
+        else {
             return;
         };
+        process.endpoint.lacks_host_memory = false;
         let client = process.client;
         let Some(definition) = clients.get(client).map(|client| &client.definition) else { return };
         if !definition.overcommit {
@@ -73,7 +75,8 @@ impl Residency {
         };
         match (made, processes.get_mut(id)) {
             (Ok(memory), Some(process)) => process.endpoint.host_memory = Some(memory),
-            (Err(why), _) => {
+            (Err(why), process) => {
+                process.into_iter().for_each(|process| process.endpoint.lacks_host_memory = true);
                 if let Some(dropped) = io.may_log("host memory", Party::Client(client)) {
                     let client = clients.name(client);
                     warn!(
@@ -84,14 +87,6 @@ impl Residency {
             }
             (Ok(_), None) => {}
         }
-    }
-
-    /// Whether a process gets no memory: its client's memory may leave the GPU, and there is no place on the host for that of this process.
-    /// Otherwise its memory would stay in the place of that of others.
-    pub(crate) fn refuses(&self, id: ProcessId, clients: &Clients, processes: &Processes) -> bool {
-        let process = processes.get(id).filter(|process| process.endpoint.host_memory.is_none());
-        let client = process.and_then(|process| clients.get(process.client));
-        self.overcommit.is_some() && client.is_some_and(|client| client.definition.overcommit)
     }
 
     /// Lets the pager decide, and shows each process its room.

@@ -30,7 +30,7 @@ impl TokenConnection {
         }
     }
 
-    /// Reports the movable memory of this process, and wakes the manager if that is news.
+    /// Reports the movable memory of this process, and wakes the manager if that cannot wait for its next round.
     pub(crate) fn report_memory(&self, memory: MovableMemory) {
         if self.report_view().is_some_and(|report| report.report_movable_memory(memory)) {
             self.wakeup.signal();

@@ -59,6 +59,12 @@ pub(super) async fn slice(
     soon(what, wanted).await.unwrap().slices.last().unwrap().clone()
 }
 
+/// The first manager serves, and no pod is its client.
+pub(super) async fn serves_no_client(node: &Node) {
+    node.managers_serve().await;
+    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+}
+
 pub(super) fn devices(slice: &Value) -> usize {
     slice["spec"]["devices"].as_array().map_or(0, Vec::len)
 }
@@ -163,8 +169,7 @@ async fn claim_of_a_pod_in_a_sandbox_is_refused_because_no_manager_would_see_its
     node.api.put(Kind::Claims, claim("a", 0, 300, json!({})));
     let why = driver.prepare("a").await.unwrap_err();
     assert!(why.contains("spec.runtimeClassName: \"kata-qemu\" is not allowed"), "{why}");
-    node.managers_serve().await;
-    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    serves_no_client(&node).await;
     agent.end().await;
 }
 
@@ -175,8 +180,7 @@ async fn gpu_without_a_cdi_device_is_refused_and_no_client_remains() {
     put(&node, "a", 0, 300, json!({}));
     let why = driver.prepare("a").await.unwrap_err();
     assert!(why.contains("no CDI specification in") && why.contains(&uuid(0)), "{why}");
-    node.managers_serve().await;
-    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    serves_no_client(&node).await;
     node.write_cdi(&[uuid(0)]);
     driver.prepare("a").await.unwrap();
     agent.end().await;
@@ -329,16 +333,14 @@ async fn prepared_claims_of_deleted_pods_do_not_keep_a_node_on_claims() {
 
     let kubelet = Kubelet::start(&node.plugin_folder());
     let agent = node.start_agent().await;
-    node.managers_serve().await;
+    serves_no_client(&node).await;
     node.page_with("/readyz", "readiness", |status, _| status == 200).await;
     assert!(kubelet.has_plugin());
-    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
     agent.end().await;
     // Also for good.
     node.api.put(Kind::Pods, pod("a-pod", &[]));
     let (agent, _driver) = start(&node).await;
-    node.managers_serve().await;
-    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    serves_no_client(&node).await;
     agent.end().await;
 }
 

@@ -61,8 +61,7 @@ async fn instance_has_a_manager_of_its_own_and_is_for_one_pod_until_its_controls
     let mut received = node.managers[1].received();
     let set = last_set(&mut received, "the client", |set| names(&set.clients) == ["half"]).await;
     assert_eq!((set.clients[0].quota_ppm, set.clients[0].memory_bytes), (500_000, usable() / 2));
-    node.managers_serve().await;
-    assert_eq!(node.managers[0].received().borrow().last().unwrap().clients, []);
+    claims::serves_no_client(&node).await;
     agent.end().await;
 }
 
