@@ -1,8 +1,10 @@
-"""Kueue admits and suspends Jobs by the share of a GPU that they request."""
+"""Kueue admits and suspends Jobs by the share of a GPU that they request, as resources and as claims."""
 
 import contextlib
+from pathlib import Path
 
-from lib import api, documentation, images, kueue, product
+from lib import api, claims, documentation, images, kueue, product
+from lib.settings import REPOSITORY
 
 SECONDS = 600
 NAMESPACE = "team-b"
@@ -10,9 +12,9 @@ HEADING = "Queue Jobs with Kueue"
 
 
 @contextlib.contextmanager
-def installed(cluster):
+def installed(cluster, file: Path | None = None):
     product.need()
-    kueue.install()
+    kueue.install(file)
     try:
         yield
     finally:
@@ -47,6 +49,26 @@ def test_jobs_beyond_the_quota_of_their_queue_wait_and_start_when_one_ends(clust
         cluster.until("the fourth Job is complete", 60, lambda: job(cluster, "fourth")["status"].get("succeeded") == 1)
         cluster.until("the fifth Job runs", 90, lambda: "fifth" in running(cluster))
         run(page, "")
+
+
+def test_jobs_with_claims_wait_for_the_quota_of_their_queue(cluster):
+    """What docs/operators/capacity.md says about claims, by the files that it names."""
+    claims.need_consumable_capacity()
+    documentation.provide_images()
+    with claims.installed(), installed(cluster, REPOSITORY / "examples/kueue/dra-values.yaml"):
+        api.kubectl("create", "namespace", NAMESPACE)
+        api.kubectl("create", "-n", NAMESPACE, "-f", REPOSITORY / "examples/kueue/claims.yaml")
+        run_with_claims = lambda: {name for name, pod in pods(cluster).items() if pod["status"]["phase"] == "Running"}
+        cluster.until("two Jobs run", 120, lambda: len(run_with_claims()) == 2)
+        (waits,) = {"first", "second", "third"} - run_with_claims()
+        cluster.until("the other has a reason", 60, lambda: reason(cluster, waits))
+        assert "insufficient unused quota for gpu.sluice.dev/milli in flavor claims, 200 more needed" in reason(cluster, waits), reason(cluster, waits)
+        assert suspended(cluster) == {waits}
+        limits = {(one["quota_ppm"], one["limit_ppm"], one["memory_bytes"]) for one in product.clients_of(NAMESPACE).values()}
+        assert limits == {(400_000, 800_000, 4 << 30)}, limits
+        (ends, _) = sorted(run_with_claims())
+        cluster.delete("job", ends, NAMESPACE)
+        cluster.until("the other Job runs", 90, lambda: waits in run_with_claims())
 
 
 def run(page, last: str) -> str:
