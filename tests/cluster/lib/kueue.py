@@ -1,7 +1,6 @@
 """Kueue from its own chart, with the program that `prepare` has built."""
 
 import json
-from pathlib import Path
 
 from lib import api, images
 from lib.namespaces import until
@@ -22,9 +21,10 @@ CONFIGURATION = {
 }
 
 
-def install(file: Path | None = None, **configuration: object) -> None:
-    """Kueue with these parts of its configuration, or the version that counts claims with a file of values. Returns when its webhooks answer."""
-    folder, version = (BIN / "kueue-claims", VERSIONS["KUEUE_CLAIMS"]) if file else (BIN, VERSIONS["KUEUE"])
+def install(values_of_claims: str | None = None, **configuration: object) -> None:
+    """Kueue with these parts of its configuration, or the version that counts claims with these values of its chart. Returns when its
+    webhooks answer."""
+    folder, version = (BIN / "kueue-claims", VERSIONS["KUEUE_CLAIMS"]) if values_of_claims else (BIN, VERSIONS["KUEUE"])
     images.bring(images.archive(f"{IMAGE}:{version}", {"/manager": folder / "kueue"}, {}, ["/manager"]))
     manager = {
         "image": {"repository": IMAGE, "tag": version, "pullPolicy": "Never"},
@@ -32,12 +32,11 @@ def install(file: Path | None = None, **configuration: object) -> None:
         "podSecurityContext": {"runAsUser": 65532},
         "resources": {"requests": {"cpu": "10m"}},
     }
-    values = {"controllerManager": {"manager": manager}}
-    if file is None:
-        values["managerConfig"] = {"controllerManagerConfigYaml": json.dumps(CONFIGURATION | configuration)}
-    words = ["upgrade", "--install", "kueue", folder / "kueue-chart", "-n", NAMESPACE, "--create-namespace", *(["-f", file] if file else [])]
+    configured = json.dumps({"managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION | configuration)}})
+    words = ["upgrade", "--install", "kueue", folder / "kueue-chart", "-n", NAMESPACE, "--create-namespace"]
+    words += ["--set-json", f"controllerManager.manager={json.dumps(manager)}"]
     # The certificate of its webhooks reaches the pod with kubelet's next update of the secret, after a minute at most.
-    api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=json.dumps(values), seconds=240)
+    api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=values_of_claims or configured, seconds=240)
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "answers"}}
     until("Kueue's webhooks", 120, lambda: _answers(flavor), every=1)
 
