@@ -1,5 +1,5 @@
-use sluice_placement::inventory::MigInstance;
 use sluice_placement::PlacementOutcome;
+use sluice_placement::inventory::MigInstance;
 
 use super::*;
 use crate::test_cluster::{cluster, gpu_mut, node, pod, running};
