@@ -16,6 +16,7 @@
 //! | `copy_kernel` | makes small copies of a latency-critical process by a kernel |
 //! | `hold_kernel` | switches the GPU to a latency-critical process before its kernels arrive |
 //! | `process` | the devices and allocations of this process |
+//! | `known_contexts` | the contexts that the program has made |
 //! | `active_hold`, `gpu_driver` | parts of a device: its hold kernel, the `Driver` of `sluice_hook_core` |
 //! | `preempt`, `memory_accounts` | stops and restores streams, for the program or the manager; memory accounts by GPU |
 //! | `link` | connections to a manager |
@@ -44,6 +45,7 @@ mod hold_kernel;
 mod hold_page;
 mod host_memory;
 mod ioctl;
+mod known_contexts;
 mod leaked;
 mod link;
 mod load;

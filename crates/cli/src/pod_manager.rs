@@ -140,7 +140,7 @@ pub(crate) struct Arguments {
     /// [default: none, all memory stays]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory, requires = "host_memory")]
     overcommit_memory: Option<u64>,
-    /// Memory of the host for what has left the GPU: for each process with overcommitment as much as its client may have on the GPU
+    /// Memory of the host for what leaves the GPU: for all memory of the clients with overcommitment. Each process counts with the most that it had, until it ends
     #[arg(long, value_name = "BYTES", value_parser = parse_memory, requires = "overcommit_memory")]
     host_memory: Option<u64>,
     /// How long a client with overcommitment keeps its memory at least while another one waits [default: 2000]

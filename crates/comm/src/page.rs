@@ -172,7 +172,7 @@ pub mod report {
     /// The part of it that is on the GPU, in bytes.
     pub const MEMORY_RESIDENT: usize = 102;
     /// 1 while a thread waits for movable memory to return, or for room for more of it; else 0.
-    pub const MEMORY_WAITED_FOR: usize = 103;
+    pub const MEMORY_FLAGS: usize = 103;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

@@ -248,6 +248,7 @@ impl EventLoop {
                 }
             }
             Source::ProcessEnd(id) => self.process_ended(id),
+            Source::HostMemory => self.residency.take_back(&self.io),
         }
     }
 

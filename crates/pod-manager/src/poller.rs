@@ -21,6 +21,8 @@ pub(crate) enum Source {
     Timer,
     /// A memory channel is ready: its event is reported as well.
     MemoryChannels,
+    /// The pidfd of a process that has host memory.
+    HostMemory,
     /// The eventfd behind messages of other threads.
     Messages,
     Signal,
@@ -40,6 +42,7 @@ impl Source {
             Self::Messages => (0, 3),
             Self::Signal => (0, 4),
             Self::MemoryChannels => (0, 5),
+            Self::HostMemory => (0, 6),
             Self::Connection(ConnectionId(id)) => (1, id),
             Self::Wakeup(ProcessId(id)) => (2, id),
             Self::ProcessEnd(ProcessId(id)) => (3, id),
@@ -55,7 +58,8 @@ impl Source {
             (0, 2) => Self::Timer,
             (0, 3) => Self::Messages,
             (0, 4) => Self::Signal,
-            (0, _) => Self::MemoryChannels,
+            (0, 5) => Self::MemoryChannels,
+            (0, _) => Self::HostMemory,
             (1, _) => Self::Connection(ConnectionId(id)),
             (2, _) => Self::Wakeup(ProcessId(id)),
             _ => Self::ProcessEnd(ProcessId(id)),

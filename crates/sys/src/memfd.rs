@@ -19,6 +19,15 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// A memfd of this size without a page. Its holders can write to it, but neither resize nor seal it.
+/// Errors: the error of memfd_create, ftruncate or the sealing; a NUL in `name`.
+pub fn empty(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    let file = File::from(create(name)?);
+    file.set_len(bytes)?;
+    add_seals(file.as_fd(), libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)?;
+    Ok(file.into())
+}
+
 /// The whole content of a memfd that can no longer change, at most `max` bytes.
 /// Errors: InvalidData if the file is not sealed against writing and resizing, or longer than `max`; EINVAL if it
 /// cannot be sealed at all, that is, it is no memfd.

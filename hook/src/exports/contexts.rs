@@ -22,12 +22,12 @@ macro_rules! context {
         governed::primary::release($device, call!($c))
     };
     ("cuDevicePrimaryCtxRetain" $c:tt $context:ident $device:ident) => {
-        governed::primary::retain($device, call!($c))
+        unsafe { governed::primary::retain($context, $device, call!($c)) }
     };
     ("cuCtxCreate" $c:tt $($a:ident)*) => { governed::context::create(last!($($a)*), call!($c)) };
     ("cuGLCtxCreate" $c:tt $($a:ident)*) => { governed::context::create(last!($($a)*), call!($c)) };
     ("cuGreenCtxCreate" $c:tt $green:ident $description:ident $device:ident $flags:ident) => {
-        governed::context::create($device, call!($c))
+        governed::context::create_green($device, call!($c))
     };
     ($name:tt $c:tt $($a:ident)*) => { governed::context::changes_current(call!($c)) };
 }

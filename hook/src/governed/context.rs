@@ -13,6 +13,7 @@ use crate::channel_groups;
 use crate::gpu;
 use crate::guard::{guarded, written};
 use crate::hold_kernel;
+use crate::known_contexts;
 use crate::preempt;
 use crate::process;
 use crate::real;
@@ -27,8 +28,22 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Functions that make a context on a device: channel groups allocated during the call belong to that device.
+/// `cuCtxCreate` and similar functions, after which the new context is current.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = make(device, real);
+    if result == CUresult::SUCCESS {
+        guarded(None, gpu::current_context).into_iter().for_each(known_contexts::add);
+    }
+    result
+}
+
+/// `cuGreenCtxCreate`.
+pub(crate) fn create_green(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+    make(device, real)
+}
+
+/// Functions that make a context on a device: channel groups allocated during the call belong to that device.
+pub(super) fn make(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     let (result, has_new_groups) = channel_groups::with_context_creation(device, || changes_current(real));
     if has_new_groups {
         process::wake_trackers();
@@ -134,6 +149,7 @@ pub(super) fn ending(
     let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
+        known_contexts::remove(context);
         guarded((), || preempt::finish_context_end(context));
         guarded((), || {
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);

@@ -6,12 +6,14 @@
 use std::cell::Cell;
 
 use sluice_driver_api::CUresult;
-use sluice_driver_api::types::CUdevice;
+use sluice_driver_api::types::{CUcontext, CUdevice};
 use sluice_hook_core::retain_count::RetainCount;
 
-use super::context::{create, ending, has_ended};
+use super::context::{ending, has_ended, make};
 use crate::fork;
 use crate::gpu::MAX_DEVICES;
+use crate::guard::written;
+use crate::known_contexts;
 use crate::real;
 
 static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];
@@ -22,13 +24,27 @@ thread_local! {
 }
 
 /// `cuDevicePrimaryCtxRetain`.
-pub(crate) fn retain(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+///
+/// # Safety
+/// `context` is null or writable. If `real` succeeds, it has written `context` unless it is null.
+pub(crate) unsafe fn retain(
+    context: *const CUcontext,
+    device: CUdevice,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
     let counted = !INSIDE.get() && !fork::has_forked();
-    let make = || create(device, || inside(real));
-    match retains(device).filter(|_| counted) {
+    let make = || make(device, || inside(real));
+    let result = match retains(device).filter(|_| counted) {
         Some(retains) => retains.retain(make, |result| *result == CUresult::SUCCESS),
         None => make(),
+    };
+    if result == CUresult::SUCCESS
+        // SAFETY: null or written: the driver has succeeded.
+        && let Some(context) = unsafe { written(context) }
+    {
+        known_contexts::add(context.expose_provenance() as u64);
     }
+    result
 }
 
 /// `cuDevicePrimaryCtxRelease`.

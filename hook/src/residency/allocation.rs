@@ -13,7 +13,7 @@ use super::{mover, physical};
 use crate::captures::CAPTURES;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
-use crate::{fork, gpu, host_memory};
+use crate::{fork, gpu, host_memory, known_contexts};
 
 /// How long an allocation waits for room until the program gets an out-of-memory error.
 const LONGEST_WAIT_NS: u64 = 120_000_000_000;
@@ -27,7 +27,10 @@ fn size_in_chunks(bytes: u64) -> Option<u64> {
         return None;
     }
     let bytes = bytes.checked_next_multiple_of(GRANULE_BYTES)?;
-    let others = lock(&CHUNKS).bytes().saturating_add(PENDING.load(SeqCst));
+    let chunks = lock(&CHUNKS);
+    let others = chunks.bytes().saturating_add(PENDING.load(SeqCst));
+    // A later manager does not fill the rest of the host memory, whose pages the program would pay for.
+    let capacity = if host_memory::is_of_earlier_manager() { chunks.peak_bytes() } else { capacity };
     (others.saturating_add(bytes) <= capacity).then_some(bytes)
 }
 
@@ -46,7 +49,8 @@ pub(crate) unsafe fn allocate<P>(pointer: *mut P, bytes: u64) -> Option<CUresult
         return None;
     }
     let managed = process::current_device().ok()?;
-    let context = gpu::current_context()?;
+    // The driver's memory does not end with a green context, but its chunks would: they have no context of their own.
+    let context = gpu::current_context().filter(|context| known_contexts::contains(*context))?;
     if !guarded(false, || switch_on(managed)) {
         return None;
     }
@@ -134,8 +138,17 @@ fn context_of(address: u64) -> Option<u64> {
 }
 
 /// Frees an allocation in chunks, after all work of the context. `None`: there is none at this address.
+///
+/// A wait for a context whose stream is being captured would make the capture invalid. So while there is a capture, the mover frees it later.
 pub(crate) fn free(address: u64) -> Option<CUresult> {
     let context = guarded(None, || context_of(address))?;
+    if CAPTURES.any() {
+        guarded((), || {
+            lock(&CHUNKS).note_freed(address);
+            mover::wake();
+        });
+        return Some(CUresult::SUCCESS);
+    }
     let _call = enter();
     // As `cuMemFree`, which waits for all work that may use the memory. After an error of the context nothing uses it.
     let _waited = mover::synchronize(context);

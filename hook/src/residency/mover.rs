@@ -15,7 +15,7 @@ use super::state::{CHUNKS, DEVICE, GATE, PENDING, WAITING, notify};
 use crate::captures::CAPTURES;
 use crate::gpu::{relax_capture_mode, with_context};
 use crate::process::ManagedDevice;
-use crate::{fork, host_memory, real, settings, thread, thread_state};
+use crate::{fork, host_memory, known_contexts, real, settings, thread, thread_state};
 
 /// How long the thread sleeps unless the manager or a thread of the program wakes it.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -74,6 +74,7 @@ fn report(managed: &ManagedDevice) {
         need: bytes.saturating_add(PENDING.load(SeqCst)),
         resident: chunks.resident_bytes(),
         waits: WAITING.load(SeqCst) > 0,
+        has_earlier_place: host_memory::is_of_earlier_manager(),
     };
     managed.device.link.report_memory(memory);
 }
@@ -98,6 +99,7 @@ impl Mover {
     }
 
     fn step(&mut self) {
+        discard_freed();
         let bytes = lock(&CHUNKS).bytes();
         let room = room(self.managed);
         if room.is_some() {
@@ -138,7 +140,8 @@ impl Mover {
             }
             std::thread::sleep(POLL);
         }
-        let contexts = lock(&CHUNKS).contexts();
+        // Work of any context may use the memory. None ends during the drain: such a call waits at the gate.
+        let contexts = known_contexts::all();
         let has_queued = |context: &u64| self.managed.device.driver.has_queued(*context);
         if CAPTURES.any() || contexts.iter().any(has_queued) {
             return false;
@@ -182,6 +185,17 @@ impl Mover {
     }
 }
 
+/// Gives back what the program has freed while a graph was captured, after all work of its contexts.
+fn discard_freed() {
+    let contexts = lock(&CHUNKS).contexts_of_freed();
+    if contexts.is_empty() || CAPTURES.any() {
+        return;
+    }
+    // As in a free: after an error of the context nothing uses the memory.
+    contexts.into_iter().for_each(|context| _ = synchronize(context));
+    lock(&CHUNKS).take_freed().iter().for_each(physical::discard);
+}
+
 fn log_move(what: &str, bytes: u64, begun_ns: u64) {
     let us = monotonic_ns().saturating_sub(begun_ns) / 1000;
     settings::log(format_args!("{what} bytes={bytes} us={us}"));
@@ -210,7 +224,7 @@ fn copy(managed: &ManagedDevice, chunks: &ChunkTable, direction: Direction) -> b
             }),
         };
         let submit = || {
-            host_memory::register(context);
+            host_memory::register(context, chunks.bytes());
             as_work(managed, || call().unwrap_or(CUresult::ERROR_NOT_SUPPORTED))
         };
         with_context(context, submit) == Some(CUresult::SUCCESS)

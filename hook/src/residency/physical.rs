@@ -22,7 +22,7 @@ pub(super) fn reserve(bytes: u64, context: u64) -> Result<Range, CUresult> {
         next += bytes;
         Chunk { address: next - bytes, bytes, handle: None }
     });
-    Ok(Range { address, bytes, context, chunks: chunks.collect() })
+    Ok(Range { address, bytes, context, chunks: chunks.collect(), freed: false })
 }
 
 /// Gives all chunks of a range that have none memory on a device. If one cannot get it, none has any afterwards.

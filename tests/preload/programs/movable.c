@@ -5,6 +5,8 @@
  *   drop N      -> dropped
  *   where N     -> BASE SIZE TYPE   (what the driver reports of the address in the middle of a block, from its begin)
  *   info        -> FREE TOTAL
+ *   elsewhere MS -> launched   (kernels on the first block for so long, in a context of their own; does not wait for them)
+ *   capture N   -> captured   (frees a block while it captures a launch on the first one, and launches the graph)
  *   gone        -> (ends the context, and says "gone") */
 #include "common.h"
 #include <time.h>
@@ -112,6 +114,30 @@ int main(void) {
             size_t free_bytes = 0, total = 0;
             DO(cuMemGetInfo_v2(&free_bytes, &total));
             SAY("%zu %zu", free_bytes, total);
+        } else if (sscanf(line, "elsewhere %lu", &a) == 1 && count > 0) {
+            CUcontext other;
+            CUfunction mix;
+            CUstream there;
+            DO(cuCtxCreate_v2(&other, 0, gpu.device));
+            DO(cuModuleGetFunction(&mix, load_kernels(), "mix"));
+            DO(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+            for (unsigned long begun = 0; begun < a; begun += 50, blocks[0].launched++)
+                DO(launch(mix, blocks[0].at, NUMBERS, 50000, there));
+            DO(cuCtxSetCurrent(gpu.context));
+            SAY("launched");
+        } else if (sscanf(line, "capture %lu", &a) == 1 && 0 < a && a < count) {
+            CUgraph graph;
+            CUgraphExec exec;
+            DO(cuStreamBeginCapture_v2(stream, 0));
+            DO(launch(gpu.mix, blocks[0].at, NUMBERS, 500, stream));
+            DO(cuMemFree_v2(blocks[a].at));
+            blocks[a].at = 0;
+            DO(cuStreamEndCapture(stream, &graph));
+            DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+            DO(cuGraphLaunch(exec, stream));
+            blocks[0].launched++;
+            DO(cuStreamSynchronize(stream));
+            SAY("captured");
         } else if (!strncmp(line, "gone", 4)) {
             DO(cuDevicePrimaryCtxReset_v2(gpu.device));
             SAY("gone");

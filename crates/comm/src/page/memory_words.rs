@@ -14,7 +14,13 @@ pub struct MovableMemory {
     pub resident: u64,
     /// A thread waits for the memory to return, or for room for more.
     pub waits: bool,
+    /// Its place on the host is from an earlier manager. It does not use that of this one.
+    pub has_earlier_place: bool,
 }
+
+/// Bits of [`report::MEMORY_FLAGS`].
+const WAITS: u64 = 1;
+const HAS_EARLIER_PLACE: u64 = 2;
 
 impl<'a> GrantView<'a> {
     /// Bytes of movable memory that the process may have on the GPU; `None`: the manager has not decided.
@@ -42,10 +48,12 @@ impl<'a> GrantView<'a> {
 impl ReportView<'_> {
     /// What the process reports of its movable memory. It can report anything.
     pub fn movable_memory(&self) -> MovableMemory {
+        let flags = read(self.0, report::MEMORY_FLAGS);
         MovableMemory {
             need: read(self.0, report::MEMORY_NEED),
             resident: read(self.0, report::MEMORY_RESIDENT),
-            waits: read(self.0, report::MEMORY_WAITED_FOR) != 0,
+            waits: flags & WAITS != 0,
+            has_earlier_place: flags & HAS_EARLIER_PLACE != 0,
         }
     }
 
@@ -55,10 +63,12 @@ impl ReportView<'_> {
         let before = self.movable_memory();
         if before != memory {
             // A reader between the stores sees more memory on the GPU than there is, never less.
+            let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+            let flags = flag(memory.waits, WAITS) | flag(memory.has_earlier_place, HAS_EARLIER_PLACE);
             let words = [
                 (report::MEMORY_NEED, memory.need),
                 (report::MEMORY_RESIDENT, memory.resident),
-                (report::MEMORY_WAITED_FOR, u64::from(memory.waits)),
+                (report::MEMORY_FLAGS, flags),
             ];
             for (index, value) in words {
                 self.0[index].store(value, Ordering::Release);

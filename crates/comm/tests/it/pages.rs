@@ -65,12 +65,12 @@ fn room_for_memory_is_whole_mebibytes_and_differs_from_no_decision() {
 fn movable_memory_has_words_of_its_own() {
     let words = words();
     let page = ReportView::new(&words);
-    let memory = MovableMemory { need: 9, resident: 8, waits: true };
+    let memory = MovableMemory { need: 9, resident: 8, waits: true, has_earlier_place: false };
     assert!(page.report_movable_memory(memory) && !page.report_movable_memory(memory));
     assert_eq!(used(&words), [(101, 9), (102, 8), (103, 1)]);
     assert_eq!(page.movable_memory(), memory);
     // Programs that allocate and free without end do not wake the manager each time.
-    let more = MovableMemory { need: 11, resident: 10, waits: false };
+    let more = MovableMemory { need: 11, resident: 10, waits: false, has_earlier_place: true };
     assert!(!page.report_movable_memory(more));
     assert!(page.report_movable_memory(MovableMemory { resident: 0, ..more }), "it has left");
     assert!(page.report_movable_memory(more), "it has returned");

@@ -13,6 +13,15 @@ pub struct Reported {
     pub may_leave: bool,
 }
 
+impl Reported {
+    /// What counts of it if the client also has this many bytes that never leave. Alone on the GPU each client has room: one that has more than
+    /// the capacity, because that was lowered, counts with the capacity.
+    pub fn within(self, capacity: u64, fixed: u64) -> Self {
+        let need = self.need.min(capacity.saturating_sub(fixed));
+        Self { need, resident: self.resident.min(need), ..self }
+    }
+}
+
 /// Where the movable memory of a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {

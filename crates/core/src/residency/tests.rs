@@ -233,6 +233,22 @@ fn client_that_waits_for_more_than_there_can_be_makes_nobody_leave() {
 }
 
 #[test]
+fn client_that_has_more_than_the_capacity_returns_as_soon_as_it_is_alone() {
+    let mut pager = Pager::new(policy());
+    let mut decide = |ms: u64, fixed, resident| {
+        let reported = Reported { need: 130, resident, waits: resident == 0, may_leave: true };
+        let own_fixed = 10;
+        let reported = BTreeMap::from([(ClientId(1), reported.within(CAPACITY, own_fixed))]);
+        pager.advance(ms * MS, own_fixed + fixed, &reported);
+        pager.room(ClientId(1))
+    };
+    assert_eq!(decide(0, 0, 130), Some(90));
+    assert_eq!(decide(10, 50, 130), Some(0), "another client needs memory that never leaves");
+    assert_eq!(decide(20, 50, 0), Some(0));
+    assert_eq!(decide(200, 0, 0), Some(90), "all that it can have");
+}
+
+#[test]
 fn memory_without_a_place_on_the_host_stays() {
     let mut world = World::new(&[70, 70]);
     world.run(300);

@@ -30,6 +30,8 @@ pub struct Range {
     pub context: u64,
     /// Its physical memory, in the order of the addresses and without gaps.
     pub chunks: Vec<Chunk>,
+    /// The program has freed it while a graph was captured. It exists until no capture is in progress.
+    pub freed: bool,
 }
 
 /// The sizes of the chunks of an allocation: as few as possible.
@@ -42,17 +44,23 @@ pub fn chunk_sizes(bytes: u64) -> impl Iterator<Item = u64> {
 pub struct ChunkTable {
     ranges: BTreeMap<u64, Range>,
     bytes: u64,
+    peak: u64,
 }
 
 impl ChunkTable {
     /// An empty table.
     pub const fn new() -> Self {
-        Self { ranges: BTreeMap::new(), bytes: 0 }
+        Self { ranges: BTreeMap::new(), bytes: 0, peak: 0 }
     }
 
     /// Bytes of all allocations, wherever they are.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The most bytes that all allocations had at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak
     }
 
     /// Bytes of all allocations that are on the GPU.
@@ -67,20 +75,54 @@ impl ChunkTable {
         if let Some(replaced) = self.ranges.insert(range.address, range) {
             self.bytes -= replaced.bytes;
         }
+        self.peak = self.peak.max(self.bytes);
+    }
+
+    /// The allocation that begins at this address, unless the program has freed it.
+    fn at(&self, address: u64) -> Option<&Range> {
+        self.ranges.get(&address).filter(|range| !range.freed)
     }
 
     /// The size of the allocation that begins at this address.
     pub fn size_of(&self, address: u64) -> Option<u64> {
-        self.ranges.get(&address).map(|range| range.bytes)
+        self.at(address).map(|range| range.bytes)
     }
 
     /// The context of the allocation that begins at this address.
     pub fn context_of(&self, address: u64) -> Option<u64> {
-        self.ranges.get(&address).map(|range| range.context)
+        self.at(address).map(|range| range.context)
     }
 
     /// Takes out the allocation that begins at this address.
     pub fn take(&mut self, address: u64) -> Option<Range> {
+        self.at(address)?;
+        self.remove(address)
+    }
+
+    /// Notes that the program has freed the allocation that begins at this address. Its memory stays until it is taken out.
+    pub fn note_freed(&mut self, address: u64) {
+        if let Some(range) = self.ranges.get_mut(&address) {
+            range.freed = true;
+        }
+    }
+
+    /// The contexts of the allocations that the program has freed.
+    pub fn contexts_of_freed(&self) -> BTreeSet<u64> {
+        self.ranges.values().filter(|range| range.freed).map(|range| range.context).collect()
+    }
+
+    /// Takes out the allocations that the program has freed.
+    pub fn take_freed(&mut self) -> Vec<Range> {
+        self.take_all(|range| range.freed)
+    }
+
+    fn take_all(&mut self, which: impl Fn(&Range) -> bool) -> Vec<Range> {
+        let addresses: Vec<u64> =
+            self.ranges.values().filter(|range| which(range)).map(|range| range.address).collect();
+        addresses.into_iter().filter_map(|address| self.remove(address)).collect()
+    }
+
+    fn remove(&mut self, address: u64) -> Option<Range> {
         let range = self.ranges.remove(&address)?;
         self.bytes -= range.bytes;
         Some(range)
@@ -88,13 +130,7 @@ impl ChunkTable {
 
     /// Takes out the allocations that end with a context.
     pub fn take_context(&mut self, context: u64) -> Vec<Range> {
-        let of_context: Vec<u64> = self
-            .ranges
-            .values()
-            .filter(|range| range.context == context)
-            .map(|range| range.address)
-            .collect();
-        of_context.into_iter().filter_map(|address| self.take(address)).collect()
+        self.take_all(|range| range.context == context)
     }
 
     /// The contexts of all allocations.
@@ -131,7 +167,7 @@ mod tests {
             at += bytes;
             Chunk { address: at - bytes, bytes, handle: Some(at) }
         });
-        Range { address, bytes, context, chunks: chunks.collect() }
+        Range { address, bytes, context, chunks: chunks.collect(), freed: false }
     }
 
     proptest! {
@@ -157,6 +193,22 @@ mod tests {
             }
             prop_assert_eq!(end, table.bytes());
         }
+    }
+
+    #[test]
+    fn allocation_freed_in_a_capture_is_unknown_to_the_program_and_has_its_place_until_it_is_taken_out() {
+        let mut table = ChunkTable::new();
+        table.insert(range(1 << 40, 4 << 20, 7));
+        table.insert(range(2 << 40, 6 << 20, 8));
+        table.note_freed(1 << 40);
+        assert_eq!(
+            (table.size_of(1 << 40), table.context_of(1 << 40), table.take(1 << 40)),
+            (None, None, None)
+        );
+        assert_eq!((table.bytes(), table.places().count()), (10 << 20, 2));
+        assert_eq!(table.contexts_of_freed(), BTreeSet::from([7]));
+        assert_eq!(table.take_freed(), [Range { freed: true, ..range(1 << 40, 4 << 20, 7) }]);
+        assert_eq!((table.bytes(), table.peak_bytes(), table.take_freed()), (6 << 20, 10 << 20, vec![]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::announcement::Payload;
 use crate::connections::{ATTACHED_CONNECTIONS, Attach, Outcome, PeerClient, Role};
 use crate::party::Party;
 use crate::poller::Source;
-use crate::processes::{Endpoint, Event, HostMemory, Process};
+use crate::processes::{Endpoint, Event, Process};
 use crate::reason::Reason;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::attach::ATTACH_VERSION;
@@ -69,7 +69,7 @@ impl EventLoop {
         if channel == Channel::Memory {
             self.connections.prefer(connection, &self.io);
             self.clients.memory.redeclare(id, used_bytes);
-            self.residency.provide(id, &self.clients, &mut self.processes, &mut self.io);
+            self.residency.provide(id, used_bytes, &self.clients, &mut self.processes, &mut self.io);
         }
         debug!(client = self.clients.name(client), claimed_pid, ?channel, used_bytes, "attached");
         // The hook has its answer before the manager opens the descriptors of its groups, so its program does not wait for the driver.
@@ -155,7 +155,7 @@ impl EventLoop {
         }
         if channel == Channel::Memory {
             let host_memory = endpoint.and_then(|endpoint| endpoint.host_memory.as_ref());
-            fds.extend(host_memory.and_then(HostMemory::fd));
+            fds.extend(host_memory.and_then(|memory| memory.fd()));
         }
         self.connections.answer_with_fds(connection, request, body, &fds)
     }

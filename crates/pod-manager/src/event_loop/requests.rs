@@ -135,9 +135,8 @@ impl EventLoop {
             }
             RequestBody::MemUpdate { bytes, allocate } => {
                 let refused = ResponseBody::MemUpdate { granted: false };
-                let lacks_place =
-                    self.processes.get(process).is_some_and(|its| its.endpoint.lacks_host_memory);
-                if allocate && lacks_place {
+                let Self { residency, clients, processes, io, .. } = &mut *self;
+                if allocate && !residency.has_place(process, bytes, clients, processes, io) {
                     self.clients.count_denied(self.processes.client_of(process), bytes);
                     return self.connections.answer(id, request.id, refused);
                 }

@@ -9,6 +9,7 @@ fn every_source_is_recovered_from_its_registration() {
         Source::Messages,
         Source::Signal,
         Source::MemoryChannels,
+        Source::HostMemory,
         Source::Connection(ConnectionId(0)),
         Source::Connection(ConnectionId(ID_MASK)),
         Source::Wakeup(ProcessId(7)),

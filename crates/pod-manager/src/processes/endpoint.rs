@@ -14,6 +14,7 @@ use sluice_core::channel_groups::{Activity, StallDetector};
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The most QUOTA requests of one process that may be unanswered at once.
 pub(crate) const MAX_UNANSWERED: usize = 16;
@@ -36,7 +37,7 @@ pub(crate) struct Endpoint {
     /// Only attached processes have pages.
     pub(crate) pages: Option<Pages>,
     /// Where its memory goes when it leaves the GPU.
-    pub(crate) host_memory: Option<HostMemory>,
+    pub(crate) host_memory: Option<Arc<HostMemory>>,
     /// Its memory may leave the GPU, and there was no place on the host for it when it attached: it gets none, which would stay in the place of
     /// that of others.
     pub(crate) lacks_host_memory: bool,

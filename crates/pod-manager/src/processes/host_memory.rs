@@ -1,19 +1,22 @@
 //! Memory of the host to which the memory of a process may leave the GPU.
 //!
-//! It is a memfd that the manager makes and fills, so the kernel charges its pages to the manager's cgroup, and not to the pod's: leaving the GPU
-//! never brings a pod above its memory limit. The process maps it; no other process gets its descriptor.
+//! It is a memfd that the manager makes as large as the process may need, and fills as far as it needs. The kernel charges a page to the
+//! cgroup that makes it exist. So what the manager has filled counts in its own cgroup: leaving the GPU never brings a pod above its memory
+//! limit. What a process writes beyond that counts in its pod.
+//!
+//! The manager never maps the memory. When it gives it up, it takes the pages out of the file, whatever other process has a descriptor or a
+//! mapping of it.
 
-use sluice_sys::page::SharedRegion;
+use nix::fcntl::{FallocateFlags, fallocate};
+use sluice_sys::memfd;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use tracing::warn;
 
-/// Words of a page of memory.
-const PAGE_WORDS: usize = 512;
-/// Pages that are filled before the thread looks whether the process still exists.
-const PAGES_AT_ONCE: usize = 16_384;
+/// Bytes that are filled before the thread looks whether they are still needed.
+const BYTES_AT_ONCE: u64 = 64 << 20;
 
 /// The host memory of one process.
 #[derive(Debug)]
@@ -21,54 +24,97 @@ pub(crate) struct HostMemory {
     /// `None` only while it is dropped.
     fd: Option<OwnedFd>,
     bytes: u64,
-    is_filled: Arc<AtomicBool>,
+    filling: Mutex<Filling>,
+}
+
+#[derive(Debug, Default)]
+struct Filling {
+    /// Bytes from the begin whose pages exist, and those that are to exist.
+    filled: u64,
+    wanted: u64,
+    /// A thread fills it.
+    runs: bool,
 }
 
 impl HostMemory {
-    /// Memory of this size. A thread fills it: the first touch of a page costs ten times as much as a copy to it.
-    pub(crate) fn create(bytes: u64) -> io::Result<Self> {
-        let words = usize::try_from(bytes / size_of::<AtomicU64>() as u64);
-        let words = words.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let (region, fd) = SharedRegion::create("sluice-memory", words)?;
-        let is_filled = Arc::new(AtomicBool::new(false));
-        let filled = Arc::downgrade(&is_filled);
-        // The thread unmaps the region when it ends, so the manager does not have the pages in its address space.
-        thread::Builder::new().name("sluice-fill".to_owned()).spawn(move || fill(&region, &filled))?;
-        Ok(Self { fd: Some(fd), bytes, is_filled })
+    /// Memory of this size, without a page.
+    pub(crate) fn create(bytes: u64) -> io::Result<Arc<Self>> {
+        let fd = memfd::empty("sluice-memory", bytes)?;
+        Ok(Arc::new(Self { fd: Some(fd), bytes, filling: Mutex::default() }))
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes from the begin whose pages exist.
+    pub(crate) fn filled(&self) -> u64 {
+        self.filling().filled
     }
 
-    /// Whether all its pages exist.
-    pub(crate) fn is_filled(&self) -> bool {
-        self.is_filled.load(Ordering::Acquire)
+    /// Has a thread make this many bytes exist: the first touch of a page costs ten times as much as a copy to it.
+    pub(crate) fn fill(self: &Arc<Self>, bytes: u64) {
+        let mut filling = self.filling();
+        filling.wanted = filling.wanted.max(bytes.min(self.bytes));
+        if filling.runs || filling.wanted <= filling.filled {
+            return;
+        }
+        let memory = Arc::downgrade(self);
+        let begun = thread::Builder::new().name("sluice-fill".to_owned()).spawn(move || fill(&memory));
+        filling.runs = begun.is_ok();
+    }
+
+    fn filling(&self) -> MutexGuard<'_, Filling> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the next part exist. Returns whether there is more.
+    fn fill_part(&self) -> bool {
+        let (begin, end) = {
+            let mut filling = self.filling();
+            filling.runs = filling.filled < filling.wanted;
+            if !filling.runs {
+                return false;
+            }
+            (filling.filled, filling.wanted.min(filling.filled + BYTES_AT_ONCE))
+        };
+        let filled = self.allocate(begin, end);
+        let mut filling = self.filling();
+        match filled {
+            Ok(()) => filling.filled = end,
+            Err(error) => {
+                filling.runs = false;
+                warn!(%error, bytes = self.bytes, filled = begin, "the host has no memory for what leaves the GPU: it stays there");
+            }
+        }
+        filling.runs
+    }
+
+    /// Keeps what the process may have written. The second call clears the pages that the first one has made, which the kernel would do at their
+    /// first use otherwise.
+    fn allocate(&self, begin: u64, end: u64) -> nix::Result<()> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let offset = |at: u64| i64::try_from(at).map_err(|_| nix::errno::Errno::EFBIG);
+        let (begin, bytes) = (offset(begin)?, offset(end - begin)?);
+        (0..2).try_for_each(|_| fallocate(fd, FallocateFlags::empty(), begin, bytes))
     }
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        let fd = self.fd.take();
-        // The last descriptor's end frees the pages, some 25 million of 100 GiB. The event loop does not wait for that. Without a thread it does.
-        let _ended = thread::Builder::new().name("sluice-free".to_owned()).spawn(move || drop(fd));
+        let Some((fd, bytes)) = self.fd.take().zip(i64::try_from(self.bytes).ok()) else { return };
+        // It frees some 25 million pages of 100 GiB. The event loop does not wait for that. Without a thread the last descriptor's end frees them.
+        let free = move || {
+            let holes = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+            if let Err(error) = fallocate(&fd, holes, 0, bytes) {
+                warn!(%error, bytes, "host memory of a process is freed only when no other process has it");
+            }
+        };
+        let _ended = thread::Builder::new().name("sluice-free".to_owned()).spawn(free);
     }
 }
 
-/// Makes the pages exist and keeps what the process may have written to them. Ends early if the process has ended.
-fn fill(region: &SharedRegion, filled: &Weak<AtomicBool>) {
-    for begin in (0..region.words().len()).step_by(PAGE_WORDS * PAGES_AT_ONCE) {
-        if filled.strong_count() == 0 {
-            return;
-        }
-        let part = region.words().iter().skip(begin).take(PAGE_WORDS * PAGES_AT_ONCE);
-        part.step_by(PAGE_WORDS).for_each(|word| _ = word.fetch_or(0, Ordering::Relaxed));
-    }
-    if let Some(filled) = filled.upgrade() {
-        filled.store(true, Ordering::Release);
-    }
+/// Fills until nothing more is wanted, or the memory is no longer needed.
+fn fill(memory: &Weak<HostMemory>) {
+    while memory.upgrade().is_some_and(|memory| memory.fill_part()) {}
 }

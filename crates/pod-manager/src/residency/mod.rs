@@ -1,5 +1,6 @@
 //! Memory that leaves the GPU for that of others: reads what processes report of it, lets the pager decide, and shows each process its room.
 
+mod host_pool;
 mod reservations;
 
 use crate::clients::Clients;
@@ -7,7 +8,10 @@ use crate::config::Overcommit;
 use crate::io::Io;
 use crate::measured_memory::Reservation;
 use crate::party::Party;
-use crate::processes::{HostMemory, Process, Processes};
+use crate::poller::Source;
+use crate::processes::{Process, Processes};
+use host_pool::{HostPool, Place, Refusal};
+use nix::sys::epoll::EpollFlags;
 use reservations::WaitingReservations;
 use sluice_comm::page::MovableMemory;
 use sluice_core::residency::{Pager, PagerPolicy, Reported};
@@ -21,6 +25,7 @@ const GRANULE_BYTES: u64 = 2 << 20;
 /// The pager and what waits for it; nothing without overcommitment.
 pub(crate) struct Residency {
     overcommit: Option<(Overcommit, Pager)>,
+    host: HostPool,
     waiting: WaitingReservations,
     /// What was exported of each client.
     exported: BTreeMap<ClientId, Exported>,
@@ -45,48 +50,98 @@ impl Residency {
             };
             (overcommit, Pager::new(policy))
         };
+        let host = HostPool::new(overcommit.as_ref().map_or(0, |overcommit| overcommit.host_memory));
         Self {
             overcommit: overcommit.map(with_pager),
+            host,
             waiting: WaitingReservations::default(),
             exported: BTreeMap::new(),
             decided_at: 0,
         }
     }
 
-    /// Gives a process of a client with overcommitment host memory, as much as the client may have on the GPU, if there is so much left.
-    pub(crate) fn provide(&self, id: ProcessId, clients: &Clients, processes: &mut Processes, io: &mut Io) {
+    /// Gives a process of a client with overcommitment its host memory, which is filled as it allocates. It has `used` bytes already.
+    pub(crate) fn provide(
+        &mut self,
+        id: ProcessId,
+        used: u64,
+        clients: &Clients,
+        processes: &mut Processes,
+        io: &mut Io,
+    ) {
         let Some((overcommit, _)) = &self.overcommit else { return };
-        let Some(process) = processes.get_mut(id).filter(|process| process.endpoint.host_memory.is_none())
-        else {
-            return;
-        };
+        let Some(process) = processes.get_mut(id) else { return };
         process.endpoint.lacks_host_memory = false;
-        let client = process.client;
-        let Some(definition) = clients.get(client).map(|client| &client.definition) else { return };
-        if !definition.overcommit {
-            return;
-        }
-        let bytes = definition.memory.min(overcommit.gpu_memory).next_multiple_of(GRANULE_BYTES);
-        let used: u64 = processes.iter().filter_map(|(_, process)| host_bytes(process)).sum();
-        let made = if used.saturating_add(bytes) > overcommit.host_memory {
-            Err(format!("{used} of {} bytes are in use, {bytes} are needed", overcommit.host_memory))
-        } else {
-            HostMemory::create(bytes).map_err(|error| error.to_string())
+        let definition = clients.get(process.client).map(|client| &client.definition);
+        let Some(definition) = definition.filter(|definition| definition.overcommit) else { return };
+        let (client, bytes) = (process.client, most(definition.memory, overcommit));
+        let (Some(key), Some(pidfd)) = (process.key, &process.endpoint.pidfd) else {
+            process.endpoint.lacks_host_memory = true;
+            return log_refusal(client, "the end of the process cannot be watched", clients, io);
         };
-        match (made, processes.get_mut(id)) {
-            (Ok(memory), Some(process)) => process.endpoint.host_memory = Some(memory),
-            (Err(why), process) => {
-                process.into_iter().for_each(|process| process.endpoint.lacks_host_memory = true);
-                if let Some(dropped) = io.may_log("host memory", Party::Client(client)) {
-                    let client = clients.name(client);
-                    warn!(
-                        client,
-                        dropped, "no host memory for a process, its allocations are refused: {why}"
-                    );
+        let opened = self.host.open(client, key, pidfd, bytes).and_then(|(memory, new)| {
+            let watch = |pidfd| io.poller.add(pidfd, Source::HostMemory, EpollFlags::EPOLLIN);
+            let is_new = new.is_some();
+            new.map_or(Ok(()), watch).map_err(|error| Refusal::System(error.into()))?;
+            Ok((memory, is_new))
+        });
+        process.endpoint.lacks_host_memory = opened.is_err();
+        match opened {
+            Ok((memory, is_new)) => {
+                let used = used.min(bytes);
+                self.host.count(key, used);
+                let memory = process.endpoint.host_memory.insert(memory).clone();
+                // What the process has before it gets this memory has its place in that of an earlier manager, or none.
+                if !is_new
+                    && place(process) == Place::Here
+                    && self.host.give(key, used, bytes, Place::Here).is_ok()
+                {
+                    memory.fill(used.next_multiple_of(GRANULE_BYTES));
                 }
             }
-            (Ok(_), None) => {}
+            Err(refusal) => log_refusal(client, refusal, clients, io),
         }
+    }
+
+    /// Whether a process may allocate so many bytes more: if its memory may leave the GPU, there must be a place on the host for it.
+    pub(crate) fn has_place(
+        &mut self,
+        id: ProcessId,
+        bytes: u64,
+        clients: &Clients,
+        processes: &Processes,
+        io: &mut Io,
+    ) -> bool {
+        let Some((overcommit, _)) = &self.overcommit else { return true };
+        let Some(process) = processes.get(id) else { return true };
+        let client = process.client;
+        let Some((key, memory)) = process.key.zip(process.endpoint.host_memory.as_ref()) else {
+            return !process.endpoint.lacks_host_memory;
+        };
+        let account = clients.memory.client(client).unwrap_or_default();
+        if account.total().saturating_add(bytes) > account.limit {
+            // The client's account refuses it.
+            return true;
+        }
+        let needed = clients.memory.held_by(id).saturating_add(bytes);
+        let of_client = most(account.limit, overcommit);
+        let place = place(process);
+        let given = self.host.give(key, needed, of_client, place).or_else(|_| {
+            // The end of a process may not have been reported yet.
+            self.host.take_back(|pidfd| io.poller.remove(pidfd));
+            self.host.give(key, needed, of_client, place)
+        });
+        match given {
+            Ok(()) if place == Place::Earlier => {}
+            Ok(()) => memory.fill(needed.next_multiple_of(GRANULE_BYTES)),
+            Err(ref refusal) => log_refusal(client, refusal, clients, io),
+        }
+        given.is_ok()
+    }
+
+    /// Takes back the host memory of processes that have ended.
+    pub(crate) fn take_back(&mut self, io: &Io) {
+        self.host.take_back(|pidfd| io.poller.remove(pidfd));
     }
 
     /// Lets the pager decide, and shows each process its room.
@@ -102,7 +157,7 @@ impl Residency {
         pager.advance(now, fixed, &reported);
         let passed_ns = now.saturating_sub(std::mem::replace(&mut self.decided_at, now));
         for (id, memory) in &reported {
-            show_room(pager.room(*id).unwrap_or(0), *id, processes);
+            show_room(pager.room(*id).unwrap_or(0), memory.need, *id, processes);
             if let Some(client) = clients.get(*id) {
                 let series = &client.metrics.memory;
                 series.resident.set(gauge(memory.resident));
@@ -164,16 +219,28 @@ fn gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-fn host_bytes(process: &Process) -> Option<u64> {
-    process.endpoint.host_memory.as_ref().map(HostMemory::bytes)
+/// The most movable memory that a client may have: its limit, but not more than the GPU has for all.
+fn most(limit: u64, overcommit: &Overcommit) -> u64 {
+    limit.min(overcommit.gpu_memory).next_multiple_of(GRANULE_BYTES)
 }
 
-/// What a process reports of its movable memory, if it has a place on the host for it. It may report anything, so no more than that counts.
+fn log_refusal(client: ClientId, why: impl std::fmt::Display, clients: &Clients, io: &mut Io) {
+    if let Some(dropped) = io.may_log("host memory", Party::Client(client)) {
+        let client = clients.name(client);
+        warn!(client, dropped, "no host memory for a process, its allocation is refused: {why}");
+    }
+}
+
+/// What a process reports of its movable memory, if there is a place on the host for it. It may report anything.
 fn movable(process: &Process) -> Option<MovableMemory> {
-    let most = host_bytes(process)?;
+    process.endpoint.host_memory.as_ref()?;
     let reported = process.endpoint.pages.as_ref()?.report().movable_memory();
-    let need = reported.need.min(most);
-    Some(MovableMemory { need, resident: reported.resident.min(need), ..reported })
+    Some(MovableMemory { resident: reported.resident.min(reported.need), ..reported })
+}
+
+fn place(process: &Process) -> Place {
+    let is_earlier = movable(process).is_some_and(|reported| reported.has_earlier_place);
+    if is_earlier { Place::Earlier } else { Place::Here }
 }
 
 /// The bytes of a client that never leave, and what may leave. A client without overcommitment has the promise of its limit from its first
@@ -187,10 +254,11 @@ fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -
         sum.need = sum.need.saturating_add(memory.need);
         sum.resident = sum.resident.saturating_add(memory.resident);
         sum.waits |= memory.waits;
-        sum.may_leave &= host.is_filled();
+        sum.may_leave &= memory.has_earlier_place || memory.need <= host.filled();
     }
     if let Some(sum) = sum {
-        return (account.total().saturating_sub(sum.need), Some(sum));
+        let fixed = account.total().saturating_sub(sum.need);
+        return (fixed, Some(sum.within(capacity, fixed)));
     }
     let overcommits = clients.get(id).is_none_or(|client| client.definition.overcommit);
     let mut connected = processes.of_client(id).filter(|(_, process)| process.connections().next().is_some());
@@ -199,15 +267,20 @@ fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -
     (promised.max(account.total()), None)
 }
 
-/// Shows each process of a client its part of the client's room: what it has on the GPU, and as much more as there is.
-fn show_room(room: u64, id: ClientId, processes: &Processes) {
+/// Shows each process of a client its part of the client's room. If that suffices for the client, it is all that the process needs. Else it is
+/// what the process has on the GPU, and as much more as there is.
+fn show_room(room: u64, need: u64, id: ClientId, processes: &Processes) {
     let of_client = || processes.of_client(id).filter_map(|(_, process)| Some((process, movable(process)?)));
-    let resident: u64 = of_client().map(|(_, memory)| memory.resident).sum();
+    let resident = of_client().fold(0_u64, |sum, (_, memory)| sum.saturating_add(memory.resident));
     let mut more = room.saturating_sub(resident);
     for (process, memory) in of_client() {
         let own = (memory.need - memory.resident).min(more);
         more -= own;
-        let room = if room == 0 { 0 } else { memory.resident + own };
+        let room = match room {
+            _ if room >= need => memory.need,
+            0 => 0,
+            _ => memory.resident + own,
+        };
         if let Some(pages) = &process.endpoint.pages {
             pages.set_memory_room(room);
         }

@@ -134,9 +134,7 @@ fn second_program_is_refused_without_overcommitment() {
 #[test]
 fn latency_critical_client_gets_its_memory_while_a_best_effort_client_holds_it() {
     let _lock = shared();
-    let critical =
-        format!("  - {{ name: critical, request: 0.3, class: latency-critical, memory: {BLOCK} }}\n");
-    let node = overcommitted(&(client("first", ", overcommit: true") + &critical), "--controls off").start();
+    let node = with_critical().0.start();
     let mut first = with_memory(&node, "first", LARGE);
     first.send("run 4000");
     let mut critical = with_memory(&node, "critical", BLOCK);
@@ -146,6 +144,59 @@ fn latency_critical_client_gets_its_memory_while_a_best_effort_client_holds_it()
     critical.finish().expect_success();
     let (ran, _) = steps(&first.line());
     assert!(ran > 0);
+    assert_eq!(first.ask("verify"), "right");
+    first.finish().expect_success();
+}
+
+/// A node with a best-effort client and a latency-critical one, for which it leaves the GPU.
+fn with_critical() -> (NodeOptions, String) {
+    let critical =
+        format!("  - {{ name: critical, request: 0.3, class: latency-critical, memory: {BLOCK} }}\n");
+    (overcommitted(&(client("first", ", overcommit: true") + &critical), "--controls off"), critical)
+}
+
+#[test]
+fn memory_leaves_only_after_the_work_of_all_contexts() {
+    let _lock = shared();
+    let node = with_critical().0.start();
+    let mut first = with_memory(&node, "first", LARGE);
+    assert_eq!(first.ask("elsewhere 1500"), "launched");
+    let critical = with_memory(&node, "critical", BLOCK);
+    assert_eq!(on_gpu(&node, "first"), 0);
+    critical.finish().expect_success();
+    assert_eq!(first.ask("verify"), "right");
+    first.finish().expect_success();
+}
+
+#[test]
+fn memory_returns_although_its_clients_limit_was_lowered() {
+    let _lock = shared();
+    let (options, critical) = with_critical();
+    let mut node = options.start();
+    let mut first = with_memory(&node, "first", LARGE);
+    node.kill_manager();
+    let lowered = client("first", ", overcommit: true").replace(&LARGE.to_string(), &BLOCK.to_string());
+    node.write_resources(&format!("clients:\n{lowered}{critical}"));
+    node.start_manager();
+    assert!(steps(&first.ask("run 500")).0 > 0);
+    let mut other = with_memory(&node, "critical", BLOCK);
+    assert_eq!(on_gpu(&node, "first"), 0);
+    assert_eq!(other.ask("verify"), "right");
+    other.finish().expect_success();
+    assert!(steps(&first.ask("run 500")).0 > 0);
+    assert_eq!(first.ask("verify"), "right");
+    first.finish().expect_success();
+}
+
+#[test]
+fn free_while_a_graph_is_captured_leaves_the_capture_valid_and_frees_afterwards() {
+    let _lock = shared();
+    let node = overcommitted(&client("first", ", overcommit: true"), "--controls off").start();
+    let mut first = with_memory(&node, "first", LARGE);
+    assert_eq!(first.ask("capture 1"), "captured");
+    eventually("the freed block to leave the GPU", || {
+        (on_gpu(&node, "first") == LARGE - BLOCK).then_some(())
+    });
     assert_eq!(first.ask("verify"), "right");
     first.finish().expect_success();
 }
@@ -242,7 +293,7 @@ fn process_without_a_place_on_the_host_is_refused_and_the_others_keep_their_memo
     let mut second = node.tenant("second", "movable").start();
     second.expect("ready");
     assert_eq!(second.ask(&format!("take {BLOCK}")), REFUSED);
-    let full = format!("allocations are refused: {LARGE} of {LARGE} bytes are in use, {LARGE} are needed");
+    let full = format!("its allocation is refused: {LARGE} of {LARGE} bytes are in use, {BLOCK} are needed");
     node.logged(&["second", &full]);
     assert!(node.metric("sluice_memory_denied_total", "second") >= 1.0);
     assert_eq!((on_gpu(&node, "first"), first.ask("verify").as_str()), (LARGE, "right"));
