@@ -78,6 +78,14 @@ pub(crate) fn or_dash<T>(value: Option<T>, format: impl Fn(T) -> String) -> Stri
     value.map_or_else(|| "-".to_owned(), format)
 }
 
+/// A GPU's name for a person: its ordinal on the node. An instance of a GPU in MIG mode has the ordinal of its GPU, so its UUID is shown.
+pub(crate) fn gpu(uuid: &str, ordinal: Option<u32>) -> String {
+    match ordinal {
+        Some(ordinal) if !uuid.starts_with("MIG-") => format!("gpu-{ordinal}"),
+        _ => uuid.to_owned(),
+    }
+}
+
 /// A count with its noun: `1 pod`, `2 pods`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

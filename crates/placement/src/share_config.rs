@@ -10,8 +10,10 @@ use crate::annotations::keys;
 
 /// The DRA driver's name, the domain of its attributes and of its configuration, and the name of the chart's DeviceClass of GPUs.
 pub const DRIVER: &str = "gpu.sluice.dev";
-/// The chart's DeviceClasses: of GPUs, and of instances of GPUs in MIG mode.
-pub const CLASSES: [&str; 2] = [DRIVER, "mig.sluice.dev"];
+/// The chart's DeviceClass of instances of GPUs in MIG mode.
+pub const MIG_CLASS: &str = "mig.sluice.dev";
+/// The chart's DeviceClasses.
+pub const CLASSES: [&str; 2] = [DRIVER, MIG_CLASS];
 /// Capacity: thousandths of the GPU's time.
 pub const MILLI: &str = "milli";
 /// Capacity: bytes that pods may request, in whole MiB.

@@ -7,7 +7,9 @@ use sluice_hook_core::lock;
 use sluice_hook_core::residency::GRANULE_BYTES;
 use sluice_sys::clock::monotonic_ns;
 
-use super::{CHUNKS, IS_ON, PENDING, Waiter, enter, mover, physical, sleep_until_change, switch_on};
+use super::entrance::{Waiter, enter};
+use super::state::{CHUNKS, DEVICE, GATE, IS_ON, PENDING, sleep_until_change};
+use super::{mover, physical};
 use crate::captures::CAPTURES;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
@@ -68,6 +70,22 @@ pub(crate) unsafe fn allocate<P>(pointer: *mut P, bytes: u64) -> Option<CUresult
         // A driver without physical memory of this kind: the memory stays on the GPU.
         Err(_) => None,
     }
+}
+
+/// From here on allocations are made in chunks, and calls pass the gate. `false` if the system has no thread for the moves.
+fn switch_on(managed: &'static ManagedDevice) -> bool {
+    // With the lock held: no thread makes chunks before the gate is on.
+    let _chunks = lock(&CHUNKS);
+    if !IS_ON.load(Acquire) {
+        DEVICE.share(managed);
+        GATE.switch_on();
+        if !mover::start(managed) {
+            GATE.switch_off();
+            return false;
+        }
+        IS_ON.store(true, Release);
+    }
+    true
 }
 
 /// Waits until what is allocated and what is about to be fits into the room of this process.

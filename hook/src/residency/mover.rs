@@ -10,7 +10,8 @@ use sluice_hook_core::platform::{Driver, Stream};
 use sluice_hook_core::residency::ChunkTable;
 use sluice_sys::clock::monotonic_ns;
 
-use super::{CHUNKS, GATE, PENDING, WAITING, notify, physical};
+use super::physical;
+use super::state::{CHUNKS, DEVICE, GATE, PENDING, WAITING, notify};
 use crate::captures::CAPTURES;
 use crate::gpu::{relax_capture_mode, with_context};
 use crate::process::ManagedDevice;
@@ -62,7 +63,7 @@ pub(super) fn start(managed: &'static ManagedDevice) -> bool {
 /// Something has changed that the manager is to know: memory, or a thread that waits for some.
 pub(super) fn wake() {
     EVENTS.fetch_add(1, SeqCst);
-    super::DEVICE.get().into_iter().for_each(report);
+    DEVICE.get().into_iter().for_each(report);
 }
 
 /// Reports the memory to the manager and, if that is news, wakes it.

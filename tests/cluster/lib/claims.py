@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 
 from lib import api, devices, images, product
 from lib.cluster import Skipped
@@ -9,17 +10,19 @@ from lib.namespaces import until
 from lib.settings import KUBERNETES, NODE, REPOSITORY
 
 DRIVER = "gpu.sluice.dev"
+# The class of MIG instances.
+MIG = "mig.sluice.dev"
 LABEL = "sluice.dev/dra"
 LIBRARY = devices.CDI.parent / "sluice.dev-library.json"
 
 
 @contextlib.contextmanager
-def installed(**values):
-    """Sluice with these values on a node that gives its GPUs by claims; afterwards as before."""
-    with devices.cdi():
+def installed(instances: Sequence[str] = (), **values):
+    """Sluice with these values on a node that gives its GPUs, and these MIG instances, by claims; afterwards as before."""
+    with devices.cdi(instances):
         api.kubectl("label", "node", NODE, f"{LABEL}=true", "--overwrite")
         product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.merged(product.VALUES, {"dra": {"enabled": True}}), values))
-        until("the node's devices", 60, lambda: len(published()) == len(devices.GPUS))
+        until("the node's devices", 60, lambda: len(published()) == len(devices.GPUS) + len(instances))
         try:
             yield
         finally:
@@ -58,10 +61,10 @@ def taints(gpu: str) -> dict[str, dict]:
     return {taint["key"]: taint for one in found for taint in one}
 
 
-def claim(name: str, milli: int, memory: str, gpu: str | None = None, critical: bool = False, **config: str) -> dict:
-    """A claim on a share of this GPU, or of any."""
+def claim(name: str, milli: int, memory: str, gpu: str | None = None, critical: bool = False, of: str = DRIVER, **config: str) -> dict:
+    """A claim on a share of this GPU, or of any of the class."""
     requests = {"milli": str(milli), "memory": memory} | ({"critical": "1"} if critical else {})
-    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
+    exactly = {"deviceClassName": of, "capacity": {"requests": requests}}
     if gpu:
         exactly["selectors"] = [{"cel": {"expression": f'device.attributes["{DRIVER}"].uuid == "{gpu}"'}}]
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}

@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from lib.namespaces import until
@@ -46,15 +47,15 @@ def start(programs: Path) -> None:
 
 
 @contextlib.contextmanager
-def cdi():
-    """The node's CDI specification, as `nvidia-ctk cdi generate` writes it: a device for each GPU by UUID, and `all`."""
+def cdi(instances: Sequence[str] = ()):
+    """The node's CDI specification, as `nvidia-ctk cdi generate` writes it: a device for each GPU and each MIG instance by UUID, and `all`."""
     CDI.parent.mkdir(exist_ok=True)
-    CDI.write_text(json.dumps(cdi_specification(), indent=1))
+    CDI.write_text(json.dumps(cdi_specification(instances), indent=1))
     yield
     CDI.unlink(missing_ok=True)
 
 
-def cdi_specification() -> dict:
+def cdi_specification(instances: Sequence[str] = ()) -> dict:
     def bind(source: Path, inside: str) -> dict:
         return {"hostPath": str(source), "containerPath": inside, "options": ["bind", "ro", "nosuid", "nodev"]}
 
@@ -64,7 +65,7 @@ def cdi_specification() -> dict:
         return {"name": name, "containerEdits": {"env": [f"SLUICE_SIM_SOCKET={','.join(inside.values())}"], "mounts": mounts}}
 
     libraries = [bind(SIMULATION / "lib" / name, f"/usr/lib/x86_64-linux-gnu/{name}") for name in NAMES]
-    devices = [*(device(uuid, [uuid]) for uuid in GPUS), device("all", GPUS)]
+    devices = [*(device(uuid, [uuid]) for uuid in (*GPUS, *instances)), device("all", GPUS)]
     edits = {"env": ["NVIDIA_VISIBLE_DEVICES=void"], "mounts": libraries}
     return {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
 

@@ -21,19 +21,22 @@ CONFIGURATION = {
 }
 
 
-def install(**configuration: object) -> None:
-    """Kueue with these parts of its configuration. Returns when its webhooks answer."""
-    images.bring(images.archive(f"{IMAGE}:{VERSIONS['KUEUE']}", {"/manager": BIN / "kueue"}, {}, ["/manager"]))
+def install(values_of_claims: str | None = None, **configuration: object) -> None:
+    """Kueue with these parts of its configuration, or the version that counts claims with these values of its chart. Returns when its
+    webhooks answer."""
+    folder, version = (BIN / "kueue-claims", VERSIONS["KUEUE_CLAIMS"]) if values_of_claims else (BIN, VERSIONS["KUEUE"])
+    images.bring(images.archive(f"{IMAGE}:{version}", {"/manager": folder / "kueue"}, {}, ["/manager"]))
     manager = {
-        "image": {"repository": IMAGE, "tag": VERSIONS["KUEUE"], "pullPolicy": "Never"},
+        "image": {"repository": IMAGE, "tag": version, "pullPolicy": "Never"},
         # Its own image has this user.
         "podSecurityContext": {"runAsUser": 65532},
         "resources": {"requests": {"cpu": "10m"}},
     }
-    values = {"controllerManager": {"manager": manager}, "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION | configuration)}}
-    words = ["upgrade", "--install", "kueue", BIN / "kueue-chart", "-n", NAMESPACE, "--create-namespace"]
+    configured = json.dumps({"managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION | configuration)}})
+    words = ["upgrade", "--install", "kueue", folder / "kueue-chart", "-n", NAMESPACE, "--create-namespace"]
+    words += ["--set-json", f"controllerManager.manager={json.dumps(manager)}"]
     # The certificate of its webhooks reaches the pod with kubelet's next update of the secret, after a minute at most.
-    api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=json.dumps(values), seconds=240)
+    api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=values_of_claims or configured, seconds=240)
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "answers"}}
     until("Kueue's webhooks", 120, lambda: _answers(flavor), every=1)
 

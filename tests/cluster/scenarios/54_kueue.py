@@ -1,8 +1,9 @@
-"""Kueue admits and suspends Jobs by the share of a GPU that they request."""
+"""Kueue admits and suspends Jobs by the share of a GPU that they request, as resources and as claims."""
 
 import contextlib
 
-from lib import api, documentation, images, kueue, product
+from lib import api, claims, documentation, images, kueue, product
+from lib.settings import REPOSITORY
 
 SECONDS = 600
 NAMESPACE = "team-b"
@@ -10,9 +11,9 @@ HEADING = "Queue Jobs with Kueue"
 
 
 @contextlib.contextmanager
-def installed(cluster):
+def installed(cluster, values_of_claims: str | None = None):
     product.need()
-    kueue.install()
+    kueue.install(values_of_claims)
     try:
         yield
     finally:
@@ -47,6 +48,57 @@ def test_jobs_beyond_the_quota_of_their_queue_wait_and_start_when_one_ends(clust
         cluster.until("the fourth Job is complete", 60, lambda: job(cluster, "fourth")["status"].get("succeeded") == 1)
         cluster.until("the fifth Job runs", 90, lambda: "fifth" in running(cluster))
         run(page, "")
+
+
+# What Kueue counts of claims, the queue's quota, and what the third Job of the example lacks. The example has the time.
+COUNTED = {"milli": ("1000", "200"), "memory": ("10Gi", "2Gi")}
+
+
+def test_jobs_with_claims_wait_for_the_quota_of_their_queue(cluster):
+    """What docs/operators/capacity.md says about claims, by the files that it names."""
+    claims.need_consumable_capacity()
+    documentation.provide_images()
+    with claims.installed():
+        for capacity, (quota, lacks) in COUNTED.items():
+            values = example("dra-values.yaml").replace("name: milli", f"name: {capacity}").replace("/milli", f"/{capacity}")
+            with installed(cluster, values):
+                jobs = example("claims.yaml").replace("/milli", f"/{capacity}").replace("nominalQuota: 1000", f"nominalQuota: {quota}")
+                two_of_three_jobs_run(cluster, jobs, f"insufficient unused quota for gpu.sluice.dev/{capacity} in flavor claims, {lacks} more needed")
+
+
+def example(name: str) -> str:
+    return (REPOSITORY / "examples/kueue" / name).read_text()
+
+
+def two_of_three_jobs_run(cluster, jobs: str, why: str) -> None:
+    api.kubectl("create", "namespace", NAMESPACE)
+    api.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=jobs)
+    run_with_claims = lambda: {name for name, pod in pods(cluster).items() if pod["status"]["phase"] == "Running"}
+    cluster.until("two Jobs run", 120, lambda: len(run_with_claims()) == 2)
+    (waits,) = {"first", "second", "third"} - run_with_claims()
+    cluster.until("the other has a reason", 60, lambda: reason(cluster, waits))
+    assert why in reason(cluster, waits), reason(cluster, waits)
+    assert suspended(cluster) == {waits}
+    limits = {(one["quota_ppm"], one["limit_ppm"], one["memory_bytes"]) for one in product.clients_of(NAMESPACE).values()}
+    assert limits == {(400_000, 800_000, 4 << 30)}, limits
+
+    alternatives = cluster.get("resourceclaimtemplate", "four-tenths", NAMESPACE)
+    (request,) = alternatives["spec"]["spec"]["devices"]["requests"]
+    request["firstAvailable"] = [{key: value for key, value in request.pop("exactly").items()} | {"name": "only"}]
+    fourth = cluster.get("job", "third", NAMESPACE)
+    claim = {"name": "gpu", "resourceClaimTemplateName": "alternatives"}
+    pod = fourth["spec"]["template"]["spec"] | {"resourceClaims": [claim]}
+    cluster.create(
+        NAMESPACE,
+        alternatives | {"metadata": {"name": "alternatives"}},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fourth", "labels": fourth["metadata"]["labels"]}, "spec": {"suspend": True, "template": {"spec": pod}}},
+    )
+    cluster.until("the fourth is refused", 60, lambda: "FirstAvailable device selection is not supported" in reason(cluster, "fourth"))
+
+    (ends, _) = sorted(run_with_claims())
+    cluster.delete("job", ends, NAMESPACE)
+    cluster.until("the other Job runs", 90, lambda: waits in run_with_claims())
+    assert suspended(cluster) == {"fourth"}
 
 
 def run(page, last: str) -> str:

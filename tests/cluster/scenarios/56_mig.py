@@ -2,7 +2,8 @@
 
 import contextlib
 
-from lib import devices, product
+from lib import claims, devices, product
+from lib.claims import claim, pod
 from lib.devices import GPUS
 from lib.processes import Program
 from lib.settings import SIMULATION
@@ -48,6 +49,20 @@ def installed(cluster, **node_agent: object):
         finally:
             cluster.tidy()
     product.install()
+    has_gpus_alone(cluster)
+
+
+@contextlib.contextmanager
+def given_by_claims(cluster, **node_agent: object):
+    """GPUs and instances as devices of claims."""
+    claims.need_consumable_capacity()
+    with instances(), claims.installed(INSTANCES, nodeAgent={"mig": "instances", **node_agent}):
+        yield
+    has_gpus_alone(cluster)
+
+
+def has_gpus_alone(cluster) -> None:
+    """Waits for an agent that was created after the instances' simulators have ended."""
     cluster.delete("pod", product.agent()["metadata"]["name"], product.NAMESPACE)
     cluster.until("the GPUs alone", 90, lambda: set(tests()) == set(GPUS))
 
@@ -97,3 +112,57 @@ def test_instance_without_proof_is_for_one_pod(cluster):
         refused(cluster, ns, "p2", "is given to one pod as a whole")
         cluster.delete("pod", "p0", ns)
         cluster.until("the third has the first one's place", 60, lambda: "p2" in product.assigned(ns))
+
+
+def device(uuid: str) -> dict:
+    """The device of this GPU or instance in the ResourceSlice."""
+    (found,) = [one for one in claims.published() if one["name"] == uuid.lower()]
+    return found
+
+
+def seats(uuid: str) -> str:
+    return device(uuid)["capacity"]["seats"]["value"]
+
+
+def test_claims_share_an_instance_whose_controls_are_proven(cluster):
+    with given_by_claims(cluster), cluster.namespace() as ns:
+        cluster.until("seats for several pods", 120, lambda: {seats(uuid) for uuid in INSTANCES} == {"100"})
+        attributes = device(INSTANCES[0])["attributes"]
+        assert (attributes["profile"], attributes["parentUUID"]) == ({"string": "1g.16gb"}, {"string": PARENT}), attributes
+        asked = {"three": (0.3, "2Gi"), "seven": (0.7, "1177Mi")}
+        cluster.create(ns, *(claim(name, round(share * 1000), memory, INSTANCES[0], of=claims.MIG) for name, (share, memory) in asked.items()))
+        cluster.create(ns, *(pod(ns, name) for name in asked))
+        product.all_running(ns, 120)
+        cluster.until("both clients", 60, lambda: set(product.clients_of(ns)) == set(asked))
+        found = {name: (one["gpu"], one["quota_ppm"], one["memory_bytes"]) for name, one in product.clients_of(ns).items()}
+        assert found == {"three": (INSTANCES[0], 300_000, 2 << 30), "seven": (INSTANCES[0], 700_000, 1177 << 20)}, found
+        have_shares(cluster, ns, {name: share for name, (share, _) in asked.items()}, INSTANCES[0])
+        # An instance's time and memory are its own, and a claim on a GPU gets no instance.
+        cluster.create(ns, *(claim(f"gpu-{number}", 1000, "1Gi") for number in range(len(GPUS))))
+        cluster.create(ns, *(pod(ns, f"gpu-{number}") for number in range(len(GPUS))))
+        product.all_running(ns, 120)
+        waiting = {
+            "time": claim("time", 1, "1Gi", INSTANCES[0], of=claims.MIG),
+            "memory": claim("memory", 1, "17Gi", of=claims.MIG),
+            "any-gpu": claim("any-gpu", 100, "1Gi"),
+        }
+        cluster.create(ns, *waiting.values(), *(pod(ns, name) for name in waiting))
+        for name in waiting:
+            refused(cluster, ns, name, "cannot allocate all claims")
+        cluster.create(ns, claim("neighbour", 1000, "15Gi", of=claims.MIG), pod(ns, "neighbour"))
+        cluster.wait("pod/neighbour", "condition=Ready", ns, seconds=90)
+        assert claims.consumed(ns, "neighbour")["device"] == INSTANCES[1].lower()
+
+
+def test_instance_without_proof_is_for_one_claim(cluster):
+    with given_by_claims(cluster, selfTest="off"), cluster.namespace() as ns:
+        assert {seats(uuid) for uuid in INSTANCES} == {"1"} and {seats(uuid) for uuid in GPUS} == {"100"}, claims.published()
+        cluster.create(ns, *(claim(f"p{number}", 100, "1Gi", of=claims.MIG) for number in range(3)))
+        cluster.create(ns, *(pod(ns, f"p{number}") for number in range(2)))
+        product.all_running(ns, 120)
+        assert {claims.consumed(ns, f"p{number}")["device"] for number in range(2)} == {uuid.lower() for uuid in INSTANCES}
+        cluster.create(ns, pod(ns, "p2"))
+        refused(cluster, ns, "p2", "cannot allocate all claims")
+        cluster.delete("pod", "p0", ns)
+        cluster.delete("resourceclaim", "p0", ns)
+        cluster.wait("pod/p2", "condition=Ready", ns, seconds=90)

@@ -64,14 +64,14 @@ pub fn assign(tables: &[GangTable]) -> NodeGangs {
     NodeGangs { slots, critical: critical_gangs(tables), cycle_ns }
 }
 
-/// Length of a cycle: longer with each GPU that gangs use.
+/// Length of a cycle: longer with each GPU that gangs use beyond two.
 fn cycle_of(tables: &[GangTable]) -> u64 {
     let is_gang = |name: &String| tables.iter().filter(|table| table.shares.contains_key(name)).count() > 1;
     let gpus = tables.iter().filter(|table| table.shares.keys().any(is_gang)).count();
     let by_grants = tables.iter().any(|table| table.by_grants);
     let least = if by_grants { CYCLE_BY_GRANTS_NS } else { CYCLE_NS };
     let gpus = u64::try_from(gpus).unwrap_or(u64::MAX);
-    CYCLE_PER_GPU_NS.saturating_mul(gpus).clamp(least, LONGEST_CYCLE_NS)
+    CYCLE_PER_GPU_NS.saturating_mul(gpus.saturating_sub(1)).clamp(least, LONGEST_CYCLE_NS)
 }
 
 fn critical_gangs(tables: &[GangTable]) -> BTreeSet<String> {
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn cycle_is_longer_with_each_gpu_that_gangs_use_up_to_four() {
+    fn cycle_is_longer_with_each_gpu_that_gangs_use_up_to_a_bound() {
         let (gang, local) = (table(&[("a", 500_000)]), table(&[("b", 500_000)]));
         let cycle_of = |gpus: usize| {
             let gpus = std::iter::repeat_n(gang.clone(), gpus).chain([local.clone()]);
             assign(&gpus.collect::<Vec<_>>()).cycle_ns / MS
         };
-        assert_eq!([0, 2, 3, 4, 8, 16].map(cycle_of), [200, 200, 300, 400, 400, 400]);
+        assert_eq!([0, 2, 3, 4, 8, 16].map(cycle_of), [200, 200, 300, 450, 800, 800]);
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// a gang's steps less.
 pub const CYCLE_NS: u64 = 200_000_000;
 
-/// A cycle lasts at least this long for each GPU that gangs use: the hand-offs of all of them wait for one driver, about a millisecond each.
-pub(super) const CYCLE_PER_GPU_NS: u64 = 100_000_000;
+/// A cycle lasts at least this long for each GPU that gangs use beyond the first: at the end of a slot a rank waits for the hand-offs of the
+/// others, which wait for one driver, about a millisecond each.
+pub(super) const CYCLE_PER_GPU_NS: u64 = 150_000_000;
 
-/// The longest cycle, nanoseconds. In cycles of 800 ms a gang with a share of 0.3 beside one of 0.7 on eight simulated GPUs began every
-/// second slot 43 ms late.
-pub(super) const LONGEST_CYCLE_NS: u64 = 400_000_000;
+/// The longest cycle, nanoseconds. A gang's step waits for up to a cycle.
+pub(super) const LONGEST_CYCLE_NS: u64 = 800_000_000;
 
 /// Length of the shortest cycle where a gang is scheduled by grants. Work that was launched before the end of a slot runs on after it: two steps of a
 /// training, for example. In the shorter cycle that work would last longer than a slot, and all gangs would run at the same time.

@@ -15,14 +15,14 @@ fn assert_parts(progress: &[f64], expected: &[f64], within: f64, least_sum: f64)
     }
 }
 
-/// In the next second, how much later than its first rank each slot's last rank begins to run.
+/// In the next two seconds, how much later than its first rank each slot's last rank begins to run.
 fn skews_ns(node: &mut Node, job: usize) -> Vec<u64> {
     node.step_ns = MS / 50;
     // A rank that begins a slot has not run for so long.
     const PAUSE_NS: u64 = 20 * MS;
     let gpus = node.jobs[job].gpus.clone();
     let (mut ran_ns, mut begins) = (vec![node.now; gpus.len()], vec![Vec::new(); gpus.len()]);
-    let end = node.now + S;
+    let end = node.now + 2 * S;
     while node.now < end {
         let before: Vec<u64> = gpus.iter().map(|gpu| node.used_ns(job, *gpu)).collect();
         node.run_until(node.now + node.step_ns);
@@ -110,10 +110,11 @@ fn overlapping(gpus: usize) -> Vec<Job> {
     gangs.iter().cloned().chain(local).collect()
 }
 
-/// The hand-offs of all GPUs wait for one driver. So each client loses as much of a cycle, whatever its share, and more with each GPU.
+/// The hand-offs of all GPUs wait for one driver. So each client loses as much of a cycle, whatever its share, and more with each GPU: in cycles
+/// of 400 ms eight GPUs made 0.93, and shares were off by 3.5 points.
 #[test]
 fn three_overlapping_gangs_with_clients_of_one_gpu_get_their_shares_on_two_four_and_eight_gpus() {
-    for (gpus, within, least_sum) in [(2, 0.01, 0.95), (4, 0.012, 0.95), (8, 0.035, 0.92)] {
+    for gpus in [2, 4, 8] {
         let jobs = overlapping(gpus);
         let mut node = Node::new(gpus, Scheduling::Hardware, &jobs);
         let progress = node.progress(3 * S, 23 * S);
@@ -123,7 +124,7 @@ fn three_overlapping_gangs_with_clients_of_one_gpu_get_their_shares_on_two_four_
             let (made, requested): (Vec<f64>, Vec<f64>) =
                 (of_gpu(&|job| progress[job]), of_gpu(&|job| jobs[job].request));
             println!("GPU {gpu} of {gpus}: {made:.3?} of {requested:.2?}");
-            assert_parts(&made, &requested, within, least_sum);
+            assert_parts(&made, &requested, 0.01, 0.95);
         }
     }
 }
@@ -172,11 +173,12 @@ fn assert_shares_return(gpus: usize, disturb: impl Fn(&mut Node) -> u64) {
     let mut node = Node::new(gpus, Scheduling::Hardware, &jobs);
     node.run_until(3 * S);
     let over = disturb(&mut node);
-    // Whole cycles: 400 ms with four GPUs.
-    let progress = node.progress(over + 2 * S, over + 8 * S);
+    // Whole cycles: 200 ms with two GPUs, 450 ms with four.
+    let progress = node.progress(over + 2 * S, over + 2 * S + 7_200 * MS);
     for local in &progress[2..] {
         let made = [progress[0], progress[1], *local];
-        assert_parts(&made, &[0.3, 0.5, 0.2], 0.01, 0.95);
+        // A client that was ahead by a part of a cycle in the disturbance gives it back in this time, or not yet.
+        assert_parts(&made, &[0.3, 0.5, 0.2], 0.015, 0.95);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The explanation in words.
 
 use super::{Asks, Explanation, NodeAnswer, PodState};
-use crate::text::{Line, count, memory, printable, share};
+use crate::text::{Line, count, gpu, memory, printable, share};
 
 /// Events that the text shows.
 const EVENTS: usize = 5;
@@ -91,7 +91,7 @@ impl NodeAnswer {
     fn lines(&self) -> Vec<String> {
         let cordoned = if self.cordoned { " (cordoned: takes no new pods)" } else { "" };
         if self.fits {
-            let gpus: Vec<String> = self.gpus.iter().map(|gpu| format!("gpu-{}", gpu.index)).collect();
+            let gpus: Vec<String> = self.gpus.iter().map(|one| gpu(&one.gpu, Some(one.index))).collect();
             return vec![format!("  {}{cordoned}: fits, for example on {}", self.node, gpus.join(", "))];
         }
         let reason = self.reason.as_deref().unwrap_or_default();

@@ -1,3 +1,4 @@
+use sluice_placement::inventory::MigInstance;
 use sluice_placement::PlacementOutcome;
 
 use super::*;
@@ -66,6 +67,17 @@ fn pod_that_fits_is_told_where_and_to_read_the_schedulers_report() {
     assert!(text.contains("sluice-scheduler has not reported an attempt to place it."), "{text}");
     assert!(text.contains("Its GPUs fit on 1 of 2 nodes. If it stays pending"), "{text}");
     assert!(text.contains("  a: fits, for example on gpu-0\n"), "{text}");
+}
+
+#[test]
+fn mig_instance_that_fits_is_told_by_its_uuid() {
+    let mut split = node("a", 1);
+    let instance = gpu_mut(&mut split, 0);
+    instance.uuid = "MIG-a".into();
+    instance.mig = Some(MigInstance { parent: "GPU-a".into(), profile: "1g.10gb".into(), is_shared: true });
+    let small = pod("small", &[("quota", "0.4"), ("memory", "1Gi"), ("gpu-uuid", "MIG-a")]);
+    let text = text(&small, &cluster(vec![split], vec![small.clone()]));
+    assert!(text.contains("  a: fits, for example on MIG-a\n"), "{text}");
 }
 
 #[test]

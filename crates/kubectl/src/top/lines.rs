@@ -1,7 +1,7 @@
 //! The rows as lines. The live view and `--once` show the same.
 
 use super::{ClientRow, GpuRow, Top};
-use crate::text::{Line, count, memory, or_dash, printable, share, time};
+use crate::text::{Line, count, gpu, memory, or_dash, printable, share, time};
 
 /// Columns that are left out if no client has a value.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +47,8 @@ pub(crate) fn lines(top: &Top) -> Vec<Line> {
 impl GpuRow {
     fn text(&self) -> String {
         let mut parts = vec![self.node.clone()];
-        match (self.index, &self.gpu) {
-            (Some(index), _) => parts.push(format!("gpu-{index}")),
-            (None, Some(uuid)) => parts.push(uuid.clone()),
-            (None, None) => {}
+        if self.index.is_some() || self.gpu.is_some() {
+            parts.push(gpu(self.gpu.as_deref().unwrap_or_default(), self.index));
         }
         parts.extend(self.model.clone());
         if self.healthy == Some(false) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_cluster::{GIB, cluster, node, pod, running};
+use crate::test_cluster::{GIB, cluster, gpu_mut, node, pod, running};
 use crate::text::layout;
 
 /// Lines of a node agent's page.
@@ -138,6 +138,18 @@ fn pod_with_two_gpus_is_a_client_of_each() {
     let pair = running(pod("pair", &[("quota", "0.5"), ("gpus", "2"), ("memory", "1Gi")]), "a", &[0, 1]);
     let top = Top::of_cluster(&cluster(vec![node("a", 2)], vec![pair]));
     assert_eq!(top.gpus.iter().map(|gpu| gpu.clients[0].asked_share).collect::<Vec<_>>(), [Some(0.5); 2]);
+}
+
+#[test]
+fn mig_instances_have_the_ordinal_of_their_gpu_and_are_shown_by_their_uuids() {
+    let mut split = node("a", 3);
+    for index in [1, 2] {
+        let instance = gpu_mut(&mut split, index);
+        (instance.uuid, instance.index) = (format!("MIG-a-{index}"), 1);
+    }
+    let shown = text(&Top::of_cluster(&cluster(vec![split], vec![])));
+    assert!(["a  gpu-0 ", "a  MIG-a-1 ", "a  MIG-a-2 "].iter().all(|gpu| shown.contains(gpu)), "{shown}");
+    assert!(!shown.contains("gpu-1"), "{shown}");
 }
 
 #[test]

@@ -7,14 +7,19 @@ use k8s_openapi::api::resource::v1::{ResourceClaimSpec, ResourceClaimTemplate, R
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use sluice_placement::Demand;
 use sluice_placement::annotations::{GpuRequest, Mistake, keys};
-use sluice_placement::share_config::{self, CRITICAL, DRIVER, MEMORY, MILLI};
+use sluice_placement::share_config::{self, CRITICAL, DRIVER, MEMORY, MIG_CLASS, MILLI};
 
 use super::{CLAIM, RECORD};
 
 /// Bytes of the hash in a template's name.
 const HASH_BYTES: usize = 16;
 const PPM_PER_MILLI: u32 = 1000;
+/// In the model's name of an instance of a GPU in MIG mode, as the driver or as the node's label spells it.
+const INSTANCE_MODELS: [&str; 2] = [" MIG ", "-MIG-"];
+/// The beginning of an instance's UUID.
+const INSTANCE_UUIDS: &str = "MIG-";
 
 /// The annotations as one value.
 pub(crate) fn record(annotations: &BTreeMap<String, String>) -> String {
@@ -37,7 +42,7 @@ pub(crate) fn claim_spec(
     annotations: &BTreeMap<String, String>,
 ) -> Result<ResourceClaimSpec, Mistake> {
     let demand = &request.demand;
-    let mut exactly = json!({"deviceClassName": DRIVER, "count": demand.gpus});
+    let mut exactly = json!({"deviceClassName": device_class(demand)?, "count": demand.gpus});
     let selectors = selectors(request);
     if !selectors.is_empty() {
         exactly["selectors"] = json!(selectors);
@@ -71,6 +76,37 @@ pub(crate) fn claim_spec(
     // The fields are constants of this function.
     serde_json::from_value(json!({"devices": devices}))
         .map_err(|error| Mistake::missing("the claim", error.to_string()))
+}
+
+/// The class of the devices to choose from. As for the extender, only a pod with one GPU whose annotations name instances of GPUs in MIG
+/// mode gets an instance. A request of a claim has one class, so names of both kinds cannot be translated.
+fn device_class(demand: &Demand) -> Result<&'static str, Mistake> {
+    let models = demand.models.iter().map(|model| {
+        let is_instance = INSTANCE_MODELS.iter().any(|part| model.contains(part));
+        (keys::GPU_MODEL, model, is_instance)
+    });
+    let uuids = demand.uuids.iter().map(|uuid| (keys::GPU_UUID, uuid, uuid.starts_with(INSTANCE_UUIDS)));
+    let (instances, gpus): (Vec<_>, Vec<_>) =
+        models.chain(uuids).partition(|(_, _, is_instance)| *is_instance);
+    let Some((key, instance, _)) = instances.first() else {
+        return Ok(DRIVER);
+    };
+    if let Some((_, gpu, _)) = gpus.first() {
+        let names = format!("{instance}, {gpu}");
+        return Err(Mistake::new(
+            *key,
+            names,
+            "either names of GPUs or of MIG instances, because a claim is for one kind",
+        ));
+    }
+    if demand.gpus > 1 {
+        return Err(Mistake::new(
+            *key,
+            instance.as_str(),
+            "names of GPUs, because a pod uses one MIG instance at most",
+        ));
+    }
+    Ok(MIG_CLASS)
 }
 
 /// CEL expressions for the models and the UUIDs to choose from.

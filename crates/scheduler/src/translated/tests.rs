@@ -78,6 +78,43 @@ fn models_and_uuids_are_selectors() {
 }
 
 #[test]
+fn names_of_mig_instances_select_their_class() {
+    for named in [
+        ("gpu-model", "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
+        ("gpu-model", "H200 MIG 1g.16gb"),
+        ("gpu-uuid", "MIG-a,MIG-b"),
+    ] {
+        let found = devices(&[("quota", "0.1"), ("memory", "1Gi"), ("priority", "latency-critical"), named]);
+        let classes: Vec<_> = found["requests"][0]["firstAvailable"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["deviceClassName"])
+            .collect();
+        assert_eq!(classes, [&json!("mig.sluice.dev"); 2], "{named:?}");
+    }
+    let whole = devices(&[("quota", "1"), ("gpu-uuid", "MIG-a")]);
+    assert_eq!(whole["requests"][0]["exactly"]["deviceClassName"], "mig.sluice.dev");
+}
+
+#[test]
+fn instances_beside_gpus_and_several_instances_are_refused() {
+    let mistake = |stated: &[(&str, &str)]| {
+        let annotations = annotations(stated);
+        claim_spec(&GpuRequest::admit(&annotations).unwrap().unwrap(), &annotations).unwrap_err().to_string()
+    };
+    let share = [("quota", "0.1"), ("memory", "1Gi")];
+    assert_eq!(
+        mistake(&[&share[..], &[("gpu-uuid", "GPU-a,MIG-b")]].concat()),
+        "sluice.dev/gpu-uuid: \"MIG-b, GPU-a\" is not allowed: either names of GPUs or of MIG instances, because a claim is for one kind"
+    );
+    assert_eq!(
+        mistake(&[&share[..], &[("gpus", "2"), ("gpu-uuid", "MIG-a,MIG-b")]].concat()),
+        "sluice.dev/gpu-uuid: \"MIG-a\" is not allowed: names of GPUs, because a pod uses one MIG instance at most"
+    );
+}
+
+#[test]
 fn share_without_memory_is_refused_because_no_claim_can_state_it() {
     let annotations = annotations(&[("quota", "0.3")]);
     let request = GpuRequest::admit(&annotations).unwrap().unwrap();

@@ -1,6 +1,7 @@
 //! A node with an agent: fake GPUs, an API server, the control API of each manager. The managers' processes are idle.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,8 +161,12 @@ impl Node {
     pub fn block_tests(&self) -> impl FnOnce() + use<> {
         let hold = self.root.path().join("hold");
         nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        // Opening it waits for a reader.
-        move || fs::write(hold, "\n").unwrap()
+        move || {
+            // Opening it waits for a reader. A self-test that starts later finds no pipe and does not wait.
+            let mut writer = fs::File::options().write(true).open(&hold).unwrap();
+            fs::remove_file(&hold).unwrap();
+            writer.write_all(b"\n").unwrap();
+        }
     }
 
     /// Waits until this many managers were started. Returns their arguments.
