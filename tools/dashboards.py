@@ -131,7 +131,7 @@ OPERATOR = [
     graph(
         "What makes processes give way", "none",
         (f"sum by (level) (sluice_level{NODE})", "{{level}}"), width=8,
-        about="turn: the GPU's controls. device, host: gates of streams. token: grants alone.",
+        about="turn: the GPU's controls. token: grants alone.",
     ),
     graph("Restarts of pod-managers", "none", (f"sum by (node, gpu) (increase(sluice_manager_restarts_total{NODE}[$__rate_interval]))", OF_GPU), width=8),
     graph("Memory of pod-managers", "bytes", (of_gpus("sluice_manager_resident_memory_bytes"), OF_GPU), width=8),

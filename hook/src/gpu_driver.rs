@@ -129,10 +129,6 @@ impl Driver for Gpu {
         preempt::has_queued_commands_of_destroyed(context)
     }
 
-    fn held_back_since_ns(&self) -> Option<u64> {
-        preempt::manager::closed_since_ns()
-    }
-
     fn drain_context(&self, context: u64) {
         with_context(context, || {
             // SAFETY: no arguments; waits for the context that `with_context` made current.

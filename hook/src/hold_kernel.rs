@@ -183,23 +183,12 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         settings::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
-        let at_ns = HostClock.now_ns().saturating_add(lead_ns);
         let released = managed.device.hold_kernels.with(HoldKernelState::end_between_bursts);
         if released.is_some() {
             release_hold(managed, released);
             managed.device.hold_ended();
         }
-        let result = begin_hold(managed, Trigger::Hint, lead_ns);
-        if let Err(
-            HoldError::Preparing
-            | HoldError::Unable
-            | HoldError::Refused(HoldRefusal::NoContenders | HoldRefusal::NotWorthIt),
-        ) = result
-        {
-            // A hold kernel counts as work. Without one, other clients can still be told to hold their work back.
-            managed.device.link.announce_request(at_ns);
-        }
-        result
+        begin_hold(managed, Trigger::Hint, lead_ns)
     })
 }
 

@@ -1,7 +1,6 @@
 //! Preemptible streams: the engine of `sluice_preempt` behind the exported driver functions.
 //!
-//! Until a program enables preemption, or its manager wants stream gates, nothing here runs: each exported function
-//! reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
+//! Until a program enables preemption, nothing here runs: each exported function reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
 //! not preempted have to wait for preempted ones where the program orders them. The flag is never cleared: only the
 //! engine knows what events refer to.
 //!
@@ -11,9 +10,9 @@
 //!   `arguments` and `parameters` keep their arguments. `pending` tells which commands are in host queues.
 //! * `driver`, `stream_gates` (with `gate_cells`) and `own_groups` (with `disabled_groups`, `links`) implement the
 //!   engine's traits. `worker` is the thread that submits pending commands.
-//! * `program_api` implements the C functions. `manager` follows the manager's gate word, `gate_requests` applies it to
-//!   a stream, and `gate_use` finds out whether that is possible. `preemptors` records whether program, manager or both
-//!   preempt a stream. `loads` and `untracked_loads` are the calls to which a stream at a gate yields.
+//! * `program_api` implements the C functions, `preempted_streams` records which streams the program preempts, and
+//!   `gate_use` finds out whether a stream can have gates. `loads` and `untracked_loads` are the calls to which a stream
+//!   at a gate yields.
 
 mod arguments;
 pub(crate) mod copies;
@@ -23,17 +22,15 @@ mod engagement;
 mod engine;
 pub(crate) mod events;
 mod gate_cells;
-mod gate_requests;
 mod gate_use;
 pub(crate) mod launches;
 mod links;
 mod loads;
-pub(crate) mod manager;
 mod own_calls;
 mod own_groups;
 mod parameters;
 mod pending;
-mod preemptors;
+mod preempted_streams;
 pub(crate) mod program_api;
 mod stream_gates;
 mod streams;

@@ -11,7 +11,7 @@ use crate::clock::HostClock;
 use crate::counters::COUNTERS;
 use crate::process::{self, ManagedDevice};
 use crate::settings::check_governed;
-use crate::{fork, gpu, hold_kernel, preempt, thread};
+use crate::{fork, gpu, hold_kernel, thread};
 
 /// How often to reconnect to a memory manager that was away.
 const MEMORY_CHECK_NS: u64 = 250_000_000;
@@ -57,7 +57,6 @@ impl ManagedDevice {
         let last_check_ns = Cell::new(0);
         self.device.run_tracker(fork::has_forked, || {
             hold_kernel::expire_and_count(self);
-            preempt::manager::follow_gate_word(self.ordinal, &self.device.link);
             let now = HostClock.now_ns();
             if now.saturating_sub(last_check_ns.get()) >= MEMORY_CHECK_NS {
                 last_check_ns.set(now);

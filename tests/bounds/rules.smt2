@@ -6,7 +6,7 @@
 ; million of the GPU (10^6 is all of it), debts are ns x 10^6, other times are ns. `clock` is the virtual time of the GPU, `start` the one at
 ; which the client's next grant begins. `least` and `most` are the lower and the upper value where a call changes the weights of clients.
 ; A client competes while it is ready for a grant, or holds one and is not being disabled. `plain`: the assumptions of the exact bounds hold: capacity 1, no grant
-; beside the holder's, no gang, grants are not withheld.
+; beside the holder's, no gang.
 
 (define-fun max2 ((a Int) (b Int)) Int (ite (< a b) b a))
 (define-fun min2 ((a Int) (b Int)) Int (ite (< a b) a b))
@@ -82,9 +82,9 @@
 ; ---- One grant after a decision (`advance`)
 
 ; It ends soon: at most `longest` from now, and at most the return timeout after its deadline.
-(define-fun grant-ends ((suspended Bool) (now2 Int) (deadline2 Int) (longest Int) (return_timeout Int) (suspended_ns2 Int) (goes_on Bool)) Bool
+(define-fun grant-ends ((now2 Int) (deadline2 Int) (longest Int) (return_timeout Int) (goes_on Bool)) Bool
   (and (<= deadline2 (+ now2 longest))
-       (or suspended goes_on (< now2 (+ deadline2 return_timeout suspended_ns2)))))
+       (or goes_on (< now2 (+ deadline2 return_timeout)))))
 ; Its deadline moves only while no other client waits, and then its client is not ahead.
 (define-fun grant-extended
     ((plain Bool) (extended Bool) (others_wait2 Bool) (clock2 Int) (start2 Int)) Bool
@@ -109,8 +109,8 @@
 ; holder's. (A gang's grant that goes on in its next slot may meet another one that is not returned yet.)
 (define-fun ledger-capacity ((gangs Bool) (excluding2 Int) (capacity Int)) Bool (or gangs (<= excluding2 capacity)))
 ; No client is ready while the GPU has room, unless the ledger waits some microseconds for the next request of another.
-(define-fun ledger-works ((ready2 Int) (excluding2 Int) (capacity Int) (withheld2 Bool) (lingering2 Int)) Bool
-  (or (= ready2 0) (<= capacity excluding2) withheld2 (< 0 lingering2)))
+(define-fun ledger-works ((ready2 Int) (excluding2 Int) (capacity Int) (lingering2 Int)) Bool
+  (or (= ready2 0) (<= capacity excluding2) (< 0 lingering2)))
 ; The weights of the active clients add up to at most the whole GPU, if their requests (at least 0.01 each) do.
 (define-fun ledger-weights ((guaranteed2 Int) (weights2 Int)) Bool
   (<= weights2 (max2 1000000 guaranteed2)))

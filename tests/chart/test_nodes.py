@@ -146,7 +146,7 @@ class Profiles(unittest.TestCase):
         (config,) = [one for one in of_kind(objects, "ConfigMap").values() if one["metadata"]["name"] == volume["configMap"]["name"]]
         self.assertIn("seatsPerGpu: 4", config["data"]["profiles.yaml"])
         checksum = lambda *values: of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["template"]["metadata"]["annotations"].get("checksum/profiles")
-        self.assertNotEqual(checksum(*self.GIVEN), checksum(*self.GIVEN, "nodeAgent.profiles[0].gates=auto"))
+        self.assertNotEqual(checksum(*self.GIVEN), checksum(*self.GIVEN, "nodeAgent.profiles[0].controls=off"))
         self.assertIsNone(checksum())
 
     def test_unknown_setting_is_refused_before_the_installation(self):
@@ -180,7 +180,7 @@ class Policy(unittest.TestCase):
         self.assertFalse([one for one in spec["containers"][0]["args"] if one.startswith("--policy-file")])
 
     def test_wrong_policy_is_refused_before_the_installation(self):
-        for value in ("policy.preemption.scheduling.quantum_ms=20", "policy.preemption.power=low", "policy.preemption.gates.processes=ajar"):
+        for value in ("policy.preemption.scheduling.quantum_ms=20", "policy.preemption.power=low", "policy.preemption.gates=auto"):
             with self.subTest(value), self.assertRaises(Failed) as refused:
                 render(value)
             self.assertIn(value.split("=")[0].split(".")[-1] if "power" in value else "policy", str(refused.exception))
@@ -190,7 +190,6 @@ class Policy(unittest.TestCase):
         for policy, other in [
             ("policy.preemption.scheduling.quantum_ms=40", ("nodeAgent.turnMs=60",)),
             ("policy.preemption.scheduling.quantum_ms=40", (*profile, "nodeAgent.profiles[0].turnMs=60")),
-            ("policy.preemption.gates.processes=auto", ("nodeAgent.gates=false",)),
         ]:
             with self.subTest(other), self.assertRaises(Failed) as refused:
                 render(policy, *other)

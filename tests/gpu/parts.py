@@ -98,7 +98,7 @@ PARTS = {
         script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,
         sim=(*SHORT, "--rounds", 3, "--requests", 40, "--timed", 10)),
     "preempt": Part(
-        preempt("full", "device", "host", "mps-gate"), 80, 566, quiet=True, resumes=True, real=("--gpu", "real"),
+        preempt("full", "token"), 80, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "task-api": Part(script("task_api.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--requests", 20)),
     "pairs": Part(script("pairs.py"), 500, 560, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--requests", 40, "--settle", 10)),

@@ -193,7 +193,7 @@ def services(results):
 def preemption(results):
     measured = results.load("preempt")["rows"]
     rows = []
-    for level in ("full", "device", "host", "mps-gate"):
+    for level in ("full",):
         cells = []
         for length in (10, 100, 1000, 10000):
             pair = {row["hint"]: row for row in measured if row["level"] == level and row["be_kernel_us"] == length}

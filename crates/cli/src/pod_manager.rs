@@ -7,10 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::resources::parse_bytes;
-use sluice_core::share::Share;
-use sluice_pod_manager::{
-    ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, Overcommit, ViolationPolicy,
-};
+use sluice_pod_manager::{ClientSource, Config, Controls, OnManagerLoss, Overcommit, ViolationPolicy};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
@@ -110,16 +107,6 @@ pub(crate) struct Arguments {
     /// readable for this user only [default: none, each GPU is scheduled by itself]
     #[arg(long, value_name = "DIR")]
     gangs: Option<PathBuf>,
-    /// Which best-effort processes close their stream gates and get no grants while a latency-critical process is busy
-    /// [default: off]
-    #[arg(long, value_enum)]
-    gates: Option<Gates>,
-    /// How long all latency-critical processes must be idle before the gates open [default: 0.5]
-    #[arg(long, value_name = "MS", value_parser = parse_ms)]
-    gate_idle_ms: Option<Duration>,
-    /// Part of the time for which the gates are open even if a latency-critical process is busy: 0 to 0.5 [default: 0.05]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    gate_share: Option<Share>,
     /// Best-effort clients that may hold grants at once
     #[arg(long, value_name = "CLIENTS")]
     capacity: Option<usize>,
@@ -201,16 +188,6 @@ enum Violations {
     Evict,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Gates {
-    /// Processes whose channel groups are not controlled
-    Auto,
-    /// All best-effort processes
-    Always,
-    /// None
-    Off,
-}
-
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     crate::start_log()?;
@@ -275,14 +252,6 @@ impl Arguments {
             quantum: self.turn_ms.unwrap_or(d.quantum),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             gangs: self.gangs.clone(),
-            gates: match self.gates {
-                None => d.gates,
-                Some(Gates::Auto) => GatedProcesses::TokenScheduled,
-                Some(Gates::Always) => GatedProcesses::All,
-                Some(Gates::Off) => GatedProcesses::Off,
-            },
-            gate_idle: self.gate_idle_ms.unwrap_or(d.gate_idle),
-            gate_share: self.gate_share.unwrap_or(d.gate_share),
             capacity: self.capacity.unwrap_or(d.capacity),
             return_timeout: self.return_timeout_ms.unwrap_or(d.return_timeout),
             linger: self.linger_ms.unwrap_or(d.linger),
@@ -308,11 +277,6 @@ fn parse_ms(text: &str) -> Result<Duration, String> {
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| format!("`{text}` is not an amount of memory, such as 130Gi"))
-}
-
-fn parse_share(text: &str) -> Result<Share, String> {
-    let share: f64 = text.parse().map_err(|_| format!("`{text}` is not a share, such as 0.05"))?;
-    Share::from_fraction(share).map_err(|why| format!("`{text}` is no share: {why}"))
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {

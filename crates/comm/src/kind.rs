@@ -2,7 +2,7 @@
 
 use crate::{FrameError, REQUEST_LEN, wire};
 
-/// Type of a request. 0 to 2 are Gemini's; types from 16 on exist on the unix socket only.
+/// Type of a request. 0 to 2 are Gemini's; types from 16 on exist on the unix socket only. 18 stays free: it announced requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum RequestKind {
@@ -16,8 +16,6 @@ pub enum RequestKind {
     Attach = 16,
     /// Returns the grant. Not answered.
     Yield = 17,
-    /// Announces latency-critical work. Not answered.
-    Hint = 18,
     /// The process detaches.
     Detach = 19,
     /// Replaces all announced contexts: payload and descriptors as beside ATTACH. Only on the token connection, after
@@ -29,13 +27,12 @@ pub enum RequestKind {
 
 impl RequestKind {
     /// Every kind, in the order of the wire's numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Quota,
         Self::MemLimit,
         Self::MemUpdate,
         Self::Attach,
         Self::Yield,
-        Self::Hint,
         Self::Detach,
         Self::Contexts,
         Self::OwnProcess,
@@ -51,7 +48,7 @@ impl RequestKind {
         match self {
             Self::Quota | Self::Yield | Self::Attach => 16,
             Self::MemUpdate => 12,
-            Self::Hint | Self::Contexts | Self::OwnProcess => 4,
+            Self::Contexts | Self::OwnProcess => 4,
             Self::MemLimit | Self::Detach => 0,
         }
     }

@@ -25,7 +25,7 @@ use thiserror::Error;
 /// Version of the layout of both pages. An earlier version lacks the words marked "from version 2 on" or "from version 3
 /// on": they read as zero, and writing them has no effect. All versions are read.
 pub const PAGE_VERSION: u32 = 3;
-/// The first version with activity, wake-ups and stream gates.
+/// The first version with activity and wake-ups.
 pub const FIRST_WITH_ACTIVITY: u32 = 2;
 /// The first version with the heartbeat.
 pub const FIRST_WITH_HEARTBEAT: u32 = 3;
@@ -39,7 +39,8 @@ pub const NO_GRANT: u64 = 0;
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// Word indices of the grant page. Words that are written at different rates are 128 bytes apart, so that a write moves
-/// neither the cache line of another kind of word nor its prefetched neighbour.
+/// neither the cache line of another kind of word nor its prefetched neighbour. Word 48 stays free: hooks of earlier builds
+/// close stream gates by it.
 pub mod grant {
     /// "SLUICEGR" as a little-endian word.
     pub const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"SLUICEGR");
@@ -92,20 +93,12 @@ pub mod grant {
     /// must leave. The low 32 bits are a futex that the manager wakes at each change. Only for a process to which the manager has sent host
     /// memory. A manager that does not know the word leaves it zero.
     pub const MEMORY_ROOM: usize = 42;
-    /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
-    /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
-    /// directly, because only the manager can write it and the manager may die.
-    pub const GATE: usize = 48;
     /// Heartbeat: when the manager's event loop last wrote this word, on CLOCK_MONOTONIC, in nanoseconds; 0: the manager
     /// writes no heartbeat. From version 3 on.
     pub const HEARTBEAT_NS: usize = 64;
 
     /// Value of [`URGENT`]: such work has been submitted and is not known to have finished.
     pub const URGENT_NOW: u64 = 1;
-    /// Flag of [`GATE`]: submitted work that has not begun must not begin.
-    pub const GATE_CLOSED: u32 = 1 << 0;
-    /// Flag of [`GATE`]: stream gates must be put in front of work, because a latency-critical process may arrive.
-    pub const GATES_WANTED: u32 = 1 << 1;
     /// Flag: without a manager, the client launches nothing.
     pub const FAIL_CLOSED: u64 = 1 << 0;
     /// Flag: the TSC can be compared with the deadline. Otherwise the client uses CLOCK_MONOTONIC.
@@ -116,8 +109,8 @@ pub mod grant {
     pub const LIMITED: u64 = 1 << 3;
 }
 
-/// Word indices of the report page, spaced as in [`grant`]. Words 20, 22 and 48 stay free: hooks of earlier builds write
-/// the number of gated streams, the time of an announcement and the number of launches there.
+/// Word indices of the report page, spaced as in [`grant`]. Words 19 to 22 and 48 stay free: hooks of earlier builds
+/// write stream gates, announcements and the number of launches there.
 pub mod report {
     /// "SLUICERP" as a little-endian word.
     pub const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"SLUICERP");
@@ -132,13 +125,6 @@ pub mod report {
     pub const ACTIVITY: usize = 17;
     /// Time of the last change on CLOCK_MONOTONIC, in nanoseconds. From version 2 on.
     pub const ACTIVITY_NS: usize = 18;
-    /// Work that the client's gates hold back: 0 none or unknown, [`GATES_HOST`], [`GATES_DEVICE`]. A client that
-    /// reports 0 is charged as if it ran on while its gates are closed. From version 2 on.
-    pub const GATES: usize = 19;
-    /// Expected time of the request that the process announced last, on CLOCK_MONOTONIC, in nanoseconds; 0: none yet.
-    /// It carries the contents of HINT without the connection; the client writes its wake-up eventfd afterwards. The
-    /// manager uses it only for a latency-critical process and only for a short time. From version 2 on.
-    pub const ANNOUNCED_NS: usize = 21;
     /// When the process predicts or has announced its next request, on CLOCK_MONOTONIC, in nanoseconds; 0: unknown. The
     /// manager uses it only for a latency-critical client within its request. Zero if the hook does not predict.
     pub const EXPECTED_NS: usize = 26;
@@ -214,10 +200,6 @@ pub mod report {
     /// Steps without a latency: the hook observed no wait for their end.
     pub const UNOBSERVED_STEPS: usize = 481;
 
-    /// In [`GATES`]: work not yet submitted to the driver.
-    pub const GATES_HOST: u64 = 1;
-    /// In [`GATES`]: work that has not begun on the GPU.
-    pub const GATES_DEVICE: u64 = 2;
     /// Flag of [`ACTIVITY`]: GPU work was submitted and is not known to have finished.
     pub const BUSY: u64 = 1 << 0;
 }

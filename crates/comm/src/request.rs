@@ -60,11 +60,6 @@ pub enum RequestBody {
         /// GPU time after the deadline.
         overuse_ms: f64,
     },
-    /// Announces latency-critical work.
-    Hint {
-        /// Time until the work arrives, in microseconds.
-        lead_us: u32,
-    },
     /// Detaches.
     Detach,
     /// Replaces the announced contexts.
@@ -88,7 +83,6 @@ impl RequestBody {
             Self::MemUpdate { .. } => RequestKind::MemUpdate,
             Self::Attach { .. } => RequestKind::Attach,
             Self::Yield { .. } => RequestKind::Yield,
-            Self::Hint { .. } => RequestKind::Hint,
             Self::Detach => RequestKind::Detach,
             Self::Contexts { .. } => RequestKind::Contexts,
             Self::OwnProcess { .. } => RequestKind::OwnProcess,
@@ -123,9 +117,6 @@ impl Request {
             RequestBody::Yield { used_ms, overuse_ms } => {
                 frame.put(&time("used_ms", used_ms)?.to_le_bytes());
                 frame.put(&time("overuse_ms", overuse_ms)?.to_le_bytes());
-            }
-            RequestBody::Hint { lead_us } => {
-                frame.put(&lead_us.to_le_bytes());
             }
             RequestBody::Contexts { version } => {
                 frame.put(&version.to_le_bytes());
@@ -175,7 +166,6 @@ impl Request {
                 used_ms: time("used_ms", fields.f64())?,
                 overuse_ms: time("overuse_ms", fields.f64())?,
             },
-            RequestKind::Hint => RequestBody::Hint { lead_us: fields.u32() },
             RequestKind::Detach => RequestBody::Detach,
             RequestKind::Contexts => RequestBody::Contexts { version: fields.u32() },
             RequestKind::OwnProcess => RequestBody::OwnProcess { pid: fields.u32() },

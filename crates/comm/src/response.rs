@@ -73,7 +73,7 @@ impl Response {
 
     /// Reads a whole frame as the answer to a request of `kind`. Bytes behind the fields are ignored.
     /// Errors: [`FrameError`] names the field that breaks the protocol; [`FrameError::NotAnswered`] for YIELD
-    /// and HINT.
+    /// and CONTEXTS.
     pub fn decode(frame: &[u8; RESPONSE_LEN], kind: RequestKind) -> Result<Self, FrameError> {
         let mut fields = Reader::new(frame);
         let id = fields.i32();
@@ -90,7 +90,7 @@ impl Response {
                 number => return Err(FrameError::UnknownStatus(number)),
             },
             RequestKind::OwnProcess => ResponseBody::OwnProcess { own: flag("own", fields.i32())? },
-            RequestKind::Yield | RequestKind::Hint | RequestKind::Contexts => {
+            RequestKind::Yield | RequestKind::Contexts => {
                 return Err(FrameError::NotAnswered(kind));
             }
         };

@@ -8,7 +8,6 @@
 //! * [`processes::Processes`] holds all processes and decides whose groups are under control, and what follows from violations.
 //! * [`gangs`] decides when clients with processes on several GPUs run: in the same slot on all of them.
 //! * [`deadlines::DeadlineOrder`] decides which latency-critical client has urgent work for which other.
-//! * [`stream_gates`] decides when stream gates are closed.
 //! * [`energy::EnergyMeter`] attributes the energy of the GPU to clients.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
 //! * [`residency::Pager`] decides which clients have their memory on the GPU while it does not hold the memory of all.
@@ -41,7 +40,6 @@ pub mod processes;
 pub mod quota;
 pub mod residency;
 pub mod resources;
-pub mod stream_gates;
 pub mod window;
 
 pub use ids::{ClientId, ConnectionId, ProcessId, ProcessKey};

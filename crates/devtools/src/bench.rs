@@ -75,7 +75,7 @@ pub(crate) enum Benchmark {
     PreemptLc(preempt::LcArguments),
     /// The process that runs `preempt`'s kernels
     #[command(hide = true)]
-    PreemptBe(preempt::BeArguments),
+    PreemptBe,
     /// Processor time of a pod-manager with many attached processes, with and without their inspection
     Inspection(inspection::Arguments),
     /// The process in which `hook` measures
@@ -120,7 +120,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
         Benchmark::FloodSource(flags) => flood::run_source(flags)?,
         Benchmark::DisturbProcess(flags) => disturb::run_process(flags)?,
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
-        Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
+        Benchmark::PreemptBe => preempt::run_be()?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
         Benchmark::Inspection(flags) => inspection::measure(flags, &Interrupts::block()?)?,

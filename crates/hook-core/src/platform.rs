@@ -135,11 +135,6 @@ pub trait Driver {
     /// The same for commands of destroyed streams only.
     fn has_queued_of_destroyed(&self, context: u64) -> bool;
 
-    /// Since when the manager has the hook hold queued commands back; `None` if it does not.
-    fn held_back_since_ns(&self) -> Option<u64> {
-        None
-    }
-
     /// Waits for everything submitted to the context.
     fn drain_context(&self, context: u64);
 }

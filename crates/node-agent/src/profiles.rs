@@ -4,7 +4,7 @@
 //! - name: training
 //!   nodeLabels: { pool: training }
 //!   seatsPerGpu: 4
-//!   gates: auto
+//!   controls: off
 //! ```
 //!
 //! The first profile whose labels the node has is used. All mistakes of all profiles are reported at once, also of those for
@@ -19,13 +19,12 @@ use serde_yaml::{Mapping, Value};
 use crate::config::{Arguments, Config};
 
 /// The settings that a profile may have, and the flag of each. The others concern the pod of the agent, or all nodes.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("seatsPerGpu", "seats-per-gpu"),
     ("contextReserve", "context-reserve"),
     ("onManagerLoss", "on-manager-loss"),
     ("controls", "controls"),
     ("turnMs", "turn-ms"),
-    ("gates", "gates"),
     ("selfTest", "self-test"),
 ];
 const NAME: &str = "name";

@@ -102,7 +102,7 @@ fn serve(stream: UnixStream, processes: &Processes, simulated: bool) {
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,
             RequestBody::OwnProcess { .. } => ResponseBody::OwnProcess { own: true },
-            RequestBody::Yield { .. } | RequestBody::Hint { .. } => continue,
+            RequestBody::Yield { .. } => continue,
         };
         fds.clear();
         let answer = Response { id: request.id, body }.encode();

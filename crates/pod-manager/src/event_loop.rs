@@ -46,7 +46,6 @@ use crate::report::Report;
 use crate::residency::Residency;
 use crate::stalled::StalledProcesses;
 use crate::stopped_threads::ThreadsStopped;
-use crate::stream_gates::StreamGates;
 use crate::trace::Tracer;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
@@ -110,7 +109,6 @@ pub(crate) struct EventLoop {
     group_controls: GroupControls,
     /// Where threads that stop a process report.
     stops: Report<ThreadsStopped>,
-    stream_gates: StreamGates,
     deadlines: Deadlines,
     gangs: Gangs,
     stalled: StalledProcesses,
@@ -160,7 +158,7 @@ impl EventLoop {
         let executor = ControlExecutor::start(reports, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let group_controls = GroupControls::new(driver, executor, io.closer.clone());
-        let Policies { ledger, channel_groups, gates, gated } = config.policies();
+        let Policies { ledger, channel_groups } = config.policies();
         let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..channel_groups });
         let policy = ProcessPolicy {
             controls: group_controls.are_on(),
@@ -180,7 +178,6 @@ impl EventLoop {
             connections,
             group_controls,
             stops: remote.report(Message::ThreadsStopped),
-            stream_gates: StreamGates::new(gates, gated),
             deadlines: Deadlines::default(),
             gangs: Gangs::new(inputs.tables, by_grants),
             stalled: StalledProcesses::default(),
@@ -358,7 +355,6 @@ impl EventLoop {
             self.connections.pending.next_deadline(),
             self.processes.next_deadline(now),
             self.group_controls.next_deadline(self.processes.has_groups()),
-            self.stream_gates.next_deadline(),
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.grants),
             self.unhooked.next_deadline(&self.clients, &self.processes),
@@ -386,7 +382,7 @@ impl EventLoop {
         self.apply_due();
     }
 
-    /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.
+    /// Ends all grants and restores all channel groups, before the hooks lose the connection and do it themselves.
     fn shut_down(mut self) {
         info!("pod-manager stops");
         for (_, process) in self.processes.iter_mut() {

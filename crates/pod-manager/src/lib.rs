@@ -28,7 +28,6 @@
 //! | [`channel_groups`] | control of channel groups: the control executor, the escrow of descriptors |
 //! | `gangs` | slots of clients with processes on several GPUs, agreed with the managers of these |
 //! | `latencies` | how long steps and requests of latency-critical processes take, as their pages report it |
-//! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | inspection of processes from outside |
 //! | `violations` | what processes were found to do against their limits, for the node agent |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
@@ -71,7 +70,6 @@ mod server;
 mod side_thread;
 mod stalled;
 mod stopped_threads;
-mod stream_gates;
 pub mod trace;
 mod trace_server;
 pub mod unhooked;
@@ -79,8 +77,7 @@ mod violations;
 mod watched_file;
 
 pub use config::{
-    AgentConfig, ClientSource, Config, ConfigMistake, ConfigMistakes, Controls, GatedProcesses,
-    OnManagerLoss, Overcommit,
+    AgentConfig, ClientSource, Config, ConfigMistake, ConfigMistakes, Controls, OnManagerLoss, Overcommit,
 };
 pub use error::{Error, Result};
 pub use policy_file::{describe as describe_policy, schema as policy_schema};

@@ -43,9 +43,7 @@ impl StalledProcesses {
         let now = io.now();
         if self.next_deadline(grants).is_some_and(|at| at <= now) {
             self.examined_at = now;
-            if !grants.ledger.is_withheld() {
-                end_overdue_grants(peers, processes, grants, io);
-            }
+            end_overdue_grants(peers, processes, grants, io);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
 mod attachment;
-mod gate_word;
 mod grant_wait;
 mod lead;
 mod memory_room;
@@ -55,8 +54,6 @@ pub(crate) struct TokenConnection {
     reported_busy_ns: AtomicU64,
     /// Wakes the manager, if its page asks for that.
     wakeup: WakeupEventfd,
-    /// The stream-gate word that a thread waits for; null without such a thread.
-    awaited_gate: AtomicPtr<AtomicU64>,
     /// The polling of the thread that waits for a grant.
     answer_polling: Mutex<DeadlinePolling>,
     /// The number of the grant on the page when the last request was sent.
@@ -90,7 +87,6 @@ impl TokenConnection {
             calibration: Mutex::new(None),
             reported_busy_ns: AtomicU64::new(0),
             wakeup: WakeupEventfd::none(),
-            awaited_gate: AtomicPtr::new(std::ptr::null_mut()),
             answer_polling: Mutex::new(DeadlinePolling::new(polling_ns)),
             epoch_before: AtomicU64::new(0),
         }
@@ -112,6 +108,11 @@ impl TokenConnection {
     /// Where this connection reports to the manager.
     pub(crate) fn report_page(&self) -> &ReportPage {
         &self.report
+    }
+
+    /// Whether the process is attached to a manager that may control its channel groups.
+    pub(crate) fn announces_groups(&self) -> bool {
+        self.attached.load(Acquire) && !matches!(self.address, Address::Tcp(..))
     }
 
     /// Reports that change number `change` of the process's channel groups is not announced yet.

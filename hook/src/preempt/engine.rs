@@ -28,7 +28,6 @@ pub(super) type HookEngine = Engine<RealDriver, HostClock, WorkerWaker>;
 #[unsafe(link_section = "sluice_launch")]
 static ENGAGED: AtomicBool = AtomicBool::new(false);
 static ENGINE: Leaked<HookEngine> = Leaked::none();
-static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -60,7 +59,6 @@ pub(super) fn publish(engine: HookEngine) -> &'static HookEngine {
 /// Opens everything before the process ends: nothing of it may stay on the GPU behind a closed gate, and later exit
 /// handlers must not wait for the hook's threads.
 pub(super) fn end(engine: &HookEngine) {
-    PROCESS_ENDING.store(true, Release);
     engine.restore_all();
     engine.dispatch();
     ENGAGED.store(false, Release);
@@ -70,10 +68,6 @@ pub(super) fn end(engine: &HookEngine) {
 /// Whether this is the child of a process that had an engine.
 pub(super) fn is_forked_child() -> bool {
     FORKED_CHILD.load(Acquire)
-}
-
-pub(super) fn is_ending() -> bool {
-    PROCESS_ENDING.load(Acquire)
 }
 
 /// For the child of a fork: uses only atomics.

@@ -16,7 +16,7 @@ use sluice_preempt::ids::{Context, Stream};
 
 use super::engine::{HookEngine, engine, engine_for_call, is_engaged};
 use super::own_calls::as_own_call;
-use super::preemptors;
+use super::preempted_streams;
 use super::untracked_loads::UntrackedLoad;
 use crate::gpu::{self, pointer};
 use crate::guard::guarded;
@@ -27,7 +27,7 @@ const NO_WAIT_LOCAL_BYTES: u32 = 64;
 
 const MAX_KERNELS: usize = 4096;
 
-/// While this exists, streams of the context that only the program preempts yield.
+/// While this exists, preempted streams of the context yield.
 #[derive(Debug)]
 pub(super) struct Load(&'static HookEngine, Context);
 
@@ -82,7 +82,7 @@ fn begin(engine: Option<&'static HookEngine>, context: impl FnOnce() -> Option<u
 #[inline]
 pub(super) fn before_launch(stream: Stream, work: Work) -> Option<FirstLaunch> {
     match work {
-        Work::Kernel(function) if preemptors::is_any_preempted_by_program() => first_launch(stream, function),
+        Work::Kernel(function) if preempted_streams::is_any_preempted() => first_launch(stream, function),
         _ => None,
     }
 }

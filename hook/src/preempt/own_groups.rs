@@ -68,7 +68,7 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
-    if links::of_device(ordinal).is_some_and(|link| link.stream_gate_word().is_some()) {
+    if links::of_device(ordinal).is_some_and(|link| link.announces_groups()) {
         return Err(c"the manager schedules this process's channel groups");
     }
     let mut found = channel_groups::groups_of_device(ordinal);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_preempt::queue::Queue;
 
 use super::engine::{engine, is_engaged};
-use super::{preemptors, streams};
+use super::{preempted_streams, streams};
 use crate::guard::guarded;
 
 /// Whether commands of a context are in host queues, so that the driver does not know of them. Those that a stop by the program may keep
@@ -27,11 +27,9 @@ fn has_pending_commands(queues: impl FnOnce() -> Vec<Arc<Queue>>) -> bool {
     is_engaged()
         && engine().is_some_and(|engine| {
             guarded(false, || {
-                queues().iter().any(|queue| {
-                    engine.pending_commands(queue) > 0
-                        && (preemptors::is_preempted_by_manager(queue.id())
-                            || !preemptors::is_any_preempted_by_program())
-                })
+                queues()
+                    .iter()
+                    .any(|queue| engine.pending_commands(queue) > 0 && !preempted_streams::is_any_preempted())
             })
         })
 }

@@ -15,11 +15,9 @@ pub(crate) use super::worker::IdleCallback;
 
 use super::engagement::engage;
 use super::engine::{HookEngine, engine, is_forked_child};
-use super::gate_requests::apply_to_new_stream;
 use super::gate_use::{GateUse, can_stop_on_gpu};
-use super::preemptors::{self, Preemptor};
 use super::untracked_loads::is_any_untracked;
-use super::{own_groups, streams, worker};
+use super::{own_groups, preempted_streams, streams, worker};
 use crate::gpu;
 use crate::settings::check_governed;
 
@@ -74,9 +72,7 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Resu
 pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     engine.disable(&queue)?;
-    preemptors::forget(queue.id());
-    // The manager may still want gates.
-    apply_to_new_stream(engine, &queue);
+    preempted_streams::forget(queue.id());
     worker::set_on_idle(queue.id(), None);
     Ok(())
 }
@@ -84,17 +80,12 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
     let level = is_any_untracked().then_some(PreemptionLevel::Host);
-    Ok(preemptors::preempt_for(
-        engine,
-        &queue,
-        Preemptor::Program,
-        Request { sync, level, ..Request::default() },
-    )?)
+    Ok(preempted_streams::preempt(engine, &queue, Request { sync, level, ..Request::default() })?)
 }
 
 pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
-    Ok(preemptors::restore_for(engine, &queue, Preemptor::Program)?)
+    Ok(preempted_streams::restore(engine, &queue)?)
 }
 
 /// The highest level at which a stream can be preempted.

@@ -10,7 +10,6 @@ use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
 use super::engine::{HookEngine, engine};
-use super::gate_requests::apply_to_new_stream;
 use super::own_calls::{as_own_call, follow};
 use crate::gpu::{self, pointer};
 use crate::real;
@@ -64,10 +63,6 @@ pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
         let all = maps.created.values().chain(maps.defaults.values());
         all.filter(|queue| queue.stream().context.0 == context).cloned().collect()
     })
-}
-
-pub(super) fn all() -> Vec<Arc<Queue>> {
-    read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }
 
 /// Destroyed streams with pending commands.
@@ -125,7 +120,6 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
             maps.defaults.insert((stream.context.0, thread_of(named.kind)), Arc::clone(&queue))
         }
     });
-    apply_to_new_stream(engine, &queue);
     Some(queue)
 }
 

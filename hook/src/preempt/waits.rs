@@ -7,7 +7,7 @@ use sluice_preempt::ids::Context;
 use super::engine::{engine_for_call, is_engaged};
 use super::own_calls::{as_own_call, code, status};
 use super::submit::{notify_engine, on_queue};
-use super::{gate_requests, loads, own_groups, parameters, preemptors, streams};
+use super::{loads, own_groups, parameters, preempted_streams, streams};
 use crate::gpu::{self, pointer};
 use crate::guard::guarded;
 
@@ -79,7 +79,7 @@ pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult
     match guarded(None, || streams::end(stream.expose_provenance() as u64)) {
         Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || {
             let result = status(engine.destroy_stream(&queue));
-            preemptors::forget_program(queue.id());
+            preempted_streams::forget(queue.id());
             result
         }),
         None => direct(),
@@ -91,7 +91,7 @@ pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult
 pub(crate) fn begin_context_end(context: u64) {
     notify_engine(|engine| {
         engine.begin_context_end(Context(context));
-        streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
+        streams::of_context(context).iter().for_each(|queue| preempted_streams::forget(queue.id()));
     });
 }
 
@@ -109,7 +109,6 @@ pub(crate) fn finish_context_end(context: u64) {
             streams::forget_context(context);
             engine.finish_context_end(Context(context));
             engine.driver().gates.forget_context(context);
-            gate_requests::forget_context(context);
             parameters::forget_layouts();
             loads::forget_functions(Some(context));
         });

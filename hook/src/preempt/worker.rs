@@ -14,7 +14,7 @@ use sluice_preempt::worker::{self, WakeSignal};
 
 use super::engine::{WorkerWaker, engine};
 use super::own_calls::{as_own_call, as_program_call};
-use super::preemptors;
+use super::preempted_streams;
 use crate::counters::COUNTERS;
 use crate::{settings, thread};
 
@@ -53,7 +53,7 @@ impl Observer for WorkerWaker {
             }
             other => {
                 if let Notice::LeaseExpired(queue) = other {
-                    preemptors::forget(queue);
+                    preempted_streams::forget(queue);
                 }
                 settings::log(format_args!("preemption: {other:?}"));
             }

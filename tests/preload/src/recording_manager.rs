@@ -1,7 +1,6 @@
 //! A manager that gives every client an unlimited grant and records the announcements, so that a test can control channel groups.
 
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
-use sluice_comm::page::grant::{GATE, GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, RequestKind, Response,
@@ -71,8 +70,6 @@ struct State {
     /// Values in the pages of all clients: whether they are latency-critical, and the number of contenders.
     latency_critical: bool,
     contenders: u64,
-    /// The gate word of all clients.
-    gate: u32,
     /// A request of this kind is read and never answered.
     hangs_at: Option<RequestKind>,
     /// Requests for grants that were not answered.
@@ -177,19 +174,6 @@ impl RecordingManager {
         state.pages.iter().step_by(2).for_each(|grant| GrantView::new(grant.words()).set_heartbeat(now));
     }
 
-    /// Requests stream gates from all present and future clients, closed (`Some(true)`) or open; `None` requests no gates.
-    pub fn gates(&self, closed: Option<bool>) {
-        let mut state = lock(&self.state);
-        let flags = match closed {
-            None => 0,
-            Some(false) => GATES_WANTED,
-            Some(true) => GATES_WANTED | GATE_CLOSED,
-        };
-        // Above the flags the changes are counted.
-        state.gate = ((state.gate >> 2) + 1) << 2 | flags;
-        state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
-    }
-
     /// Waits for announcement `number`, counted from 0.
     ///
     /// # Panics
@@ -231,7 +215,7 @@ impl RecordingManager {
 
 impl State {
     /// Records the announcement of a new client, and returns its pages with an unlimited grant. Both happen under one lock: a test that
-    /// sees the announcement and then changes the gate word changes it on these pages too.
+    /// sees the announcement and then changes a word changes it on these pages too.
     fn attach(&mut self, announced: Announced, page_version: u32) -> io::Result<Vec<OwnedFd>> {
         let (grant, writable) = SharedPage::create("grant")?;
         GrantView::new(grant.words()).init_as(page_version);
@@ -252,8 +236,6 @@ impl State {
         page.set_latency_critical(self.latency_critical);
         page.set_contenders(self.contenders);
         page.set_takes_gpu(self.latency_critical && self.contenders > 0);
-        page.set_gate_word(self.gate);
-        futex::wake_low(&grant.words()[GATE], u32::MAX);
         if page.set_urgent(self.urgent) {
             futex::wake_low(page.urgent_futex(), u32::MAX);
         }

@@ -66,7 +66,7 @@ nodeAffinity:
 - {{ printf "--health=%v" (int64 .) | quote }}
 {{- end }}
 {{- /* YAML reads a bare `off` in a values file as false. */}}
-{{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "mig" $own.mig "adopt" (kindIs "invalid" $own.adopt | ternary "auto" $own.adopt) "self-test" $own.selfTest }}
+{{- range $flag, $value := dict "controls" $own.controls "mig" $own.mig "adopt" (kindIs "invalid" $own.adopt | ternary "auto" $own.adopt) "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}
 {{- include "sluice.flag" (list "violation-policy" $own.violationPolicy) }}

@@ -27,7 +27,6 @@ fn example_of_the_page_is_valid_and_its_settings_are_printed() {
     for line in [
         "preemption.timeslice.be_task_us: 200",
         "preemption.scheduling.quantum_ms: 40",
-        "preemption.gates.processes: auto",
         "preemption.scheduling.longest_grant_ms: 100",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -184,17 +184,6 @@ impl<'a> GrantView<'a> {
     pub fn urgent_futex(&self) -> &'a AtomicU64 {
         &self.0[grant::URGENT]
     }
-
-    /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
-    /// of the wait.
-    pub fn gate_futex(&self) -> &'a AtomicU64 {
-        &self.0[grant::GATE]
-    }
-
-    /// The gate word: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
-    pub fn gate_word(&self) -> u32 {
-        u32::try_from(read(self.0, grant::GATE) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
-    }
 }
 
 /// The manager's side, one thread at a time. These functions fault on a page mapped read-only.
@@ -303,25 +292,6 @@ impl GrantView<'_> {
         let fail_closed = if flags.fail_closed { grant::FAIL_CLOSED } else { 0 };
         let tsc_valid = if flags.tsc_valid { grant::TSC_VALID } else { 0 };
         self.0[grant::FLAGS].store(fail_closed | tsc_valid, Ordering::Release);
-    }
-
-    /// Sets whether stream gates are wanted and closed. Returns `true` if that is a change: the caller then wakes
-    /// [`Self::gate_futex`].
-    pub fn set_gate(&self, wanted: bool, closed: bool) -> bool {
-        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
-        let flags = flag(wanted, grant::GATES_WANTED) | flag(closed, grant::GATE_CLOSED);
-        let before = self.gate_word();
-        let all = grant::GATES_WANTED | grant::GATE_CLOSED;
-        let changes = before & all != flags;
-        if changes {
-            self.set_gate_word((before & !all).wrapping_add(all + 1) | flags);
-        }
-        changes
-    }
-
-    /// Sets the whole gate word.
-    pub fn set_gate_word(&self, value: u32) {
-        self.0[grant::GATE].store(u64::from(value), Ordering::Release);
     }
 
     fn write(&self, new: Grant) {

@@ -72,26 +72,6 @@ impl<'a> ReportView<'a> {
         self.0[report::WAITS_SINCE_NS].store(since_ns.map_or(0, |since| since.max(1)), Ordering::Release);
     }
 
-    /// Work that the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or none.
-    pub fn gates(&self) -> u64 {
-        read(self.0, report::GATES)
-    }
-
-    /// Reports the gates.
-    pub fn set_gates(&self, gates: u64) {
-        self.0[report::GATES].store(gates, Ordering::Release);
-    }
-
-    /// Expected time of the request announced last, on CLOCK_MONOTONIC; 0: none yet.
-    pub fn announced_ns(&self) -> u64 {
-        read(self.0, report::ANNOUNCED_NS)
-    }
-
-    /// Announces a request that is expected at `at_ns`.
-    pub fn announce(&self, at_ns: u64) {
-        self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
-    }
-
     /// When the process expects its next request, on CLOCK_MONOTONIC; 0: unknown.
     pub fn expected_ns(&self) -> u64 {
         read(self.0, report::EXPECTED_NS)

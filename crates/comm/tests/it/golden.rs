@@ -79,10 +79,6 @@ fn extension_requests_have_the_documented_layout() {
         "0100000000000000 61 00 05000000 11000000 000000000000f83f 0000000000c07240",
         request("a", 5, RequestBody::Yield { used_ms: 1.5, overuse_ms: 300.0 }),
     );
-    is_request(
-        "0100000000000000 61 00 06000000 12000000 fa000000",
-        request("a", 6, RequestBody::Hint { lead_us: 250 }),
-    );
     is_request("0100000000000000 61 00 07000000 13000000", request("a", 7, RequestBody::Detach));
     is_request(
         "0100000000000000 61 00 08000000 14000000 01000000",

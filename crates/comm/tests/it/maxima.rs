@@ -3,13 +3,12 @@
 use sluice_comm::{Channel, FrameError, Name, NameError, Request, RequestBody, RequestKind};
 
 /// Every type of request with the longest name that leaves room for its payload, payload filled to the last byte.
-const MAXIMA: [(RequestBody, usize); 9] = [
+const MAXIMA: [(RequestBody, usize); 8] = [
     (RequestBody::Quota { overuse_ms: 1e300, next_burst_ms: f64::MAX }, 47),
     (RequestBody::MemLimit, 63),
     (RequestBody::MemUpdate { bytes: u64::MAX, allocate: true }, 51),
     (RequestBody::Attach { version: u32::MAX, channel: Channel::Token, used_bytes: u64::MAX }, 47),
     (RequestBody::Yield { used_ms: 1e300, overuse_ms: f64::MAX }, 47),
-    (RequestBody::Hint { lead_us: u32::MAX }, 59),
     (RequestBody::Detach, 63),
     (RequestBody::Contexts { version: u32::MAX }, 59),
     (RequestBody::OwnProcess { pid: u32::MAX }, 59),

@@ -1,6 +1,5 @@
 //! The layout of the two pages, word by word: the two sides may be of different builds.
 
-use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::{Flags, Grant, GrantView, MovableMemory, PageError, ReportView};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,12 +32,11 @@ fn grant_page_has_the_layout_of_version_3() {
     page.set_lead_ns(555);
     page.set_second_group(true);
     assert!(page.set_memory_room(5 << 20) && !page.set_memory_room(5 << 20));
-    page.set_gate_word(99);
     page.set_heartbeat(333);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 3), (2, 1)];
     let open = [(16, 111), (17, 222), (18, 7), (19, 2)];
-    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (41, 1), (42, 6), (48, 99), (64, 333)];
+    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (41, 1), (42, 6), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &open, &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
@@ -86,7 +84,6 @@ fn report_page_has_the_layout_of_version_3() {
     page.add_busy_ns(1000);
     page.count_bypass(0);
     page.count_bypass(31);
-    page.announce(7500);
     page.expect(7600);
     page.set_service_ns(7700);
     page.set_postponed(true);
@@ -96,7 +93,7 @@ fn report_page_has_the_layout_of_version_3() {
     page.report_lead(7950);
     page.report_contexts_at_once(Some(7960));
     let magic = u64::from_le_bytes(*b"SLUICERP");
-    let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500), (26, 7600), (27, 7700), (28, 1)];
+    let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (26, 7600), (27, 7700), (28, 1)];
     let rest = [(29, 7850), (30, 7900), (32, 1000), (35, 7800), (64, 1), (95, 1), (96, 7950), (97, 7960)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
 }
@@ -130,11 +127,10 @@ fn client_reads_the_words_of_the_manager() {
     assert!(page.contended());
     page.set_contended(false);
     assert!(!page.contended());
-    page.set_gate_word(u32::MAX);
     page.set_hand_off(7_900);
     assert_eq!(page.hand_off_ns(), 7_900);
     page.set_contenders(1500);
-    assert_eq!((page.gate_word(), page.contenders()), (u32::MAX, 1500));
+    assert_eq!(page.contenders(), 1500);
     assert!(!page.default_slices(), "short slices unless the manager writes otherwise");
     page.set_default_slices(true);
     assert!(page.default_slices());
@@ -288,24 +284,4 @@ fn read_grant_is_never_a_mix_of_two_while_the_manager_writes() {
         }
     });
     assert_eq!(page.deadline_tsc(), 0);
-}
-
-#[test]
-fn each_change_of_the_gate_gives_another_word() {
-    let words = words();
-    let page = GrantView::new(&words);
-    page.init();
-    let mut seen = vec![page.gate_word()];
-    for (wanted, closed) in [(true, false), (true, true), (true, false), (true, true), (false, false)] {
-        assert!(page.set_gate(wanted, closed));
-        assert!(!page.set_gate(wanted, closed), "no change");
-        let word = page.gate_word();
-        assert_eq!((word & GATES_WANTED != 0, word & GATE_CLOSED != 0), (wanted, closed));
-        assert!(!seen.contains(&word), "{word:#x} in {seen:x?}");
-        seen.push(word);
-    }
-    // The count wraps without touching the flags.
-    page.set_gate_word(u32::MAX);
-    assert!(page.set_gate(true, false));
-    assert_eq!(page.gate_word(), GATES_WANTED);
 }

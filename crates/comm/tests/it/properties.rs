@@ -29,7 +29,6 @@ fn body() -> impl Strategy<Value = RequestBody> {
             RequestBody::Attach { version, channel, used_bytes }
         }),
         (time(), time()).prop_map(|(used_ms, overuse_ms)| RequestBody::Yield { used_ms, overuse_ms }),
-        any::<u32>().prop_map(|lead_us| RequestBody::Hint { lead_us }),
         Just(RequestBody::Detach),
         any::<u32>().prop_map(|version| RequestBody::Contexts { version }),
         any::<u32>().prop_map(|pid| RequestBody::OwnProcess { pid }),

@@ -129,7 +129,7 @@ fn an_answer_that_makes_no_sense_is_refused() {
     );
     assert_eq!(answer(RequestKind::Attach, &7_u32.to_le_bytes()), Err(FrameError::UnknownStatus(7)));
     assert_eq!(answer(RequestKind::Detach, &1_u32.to_le_bytes()), Err(FrameError::UnknownStatus(1)));
-    for kind in [RequestKind::Yield, RequestKind::Hint] {
+    for kind in [RequestKind::Yield, RequestKind::Contexts] {
         assert_eq!(answer(kind, &[]), Err(FrameError::NotAnswered(kind)));
     }
 }

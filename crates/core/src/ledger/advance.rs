@@ -40,7 +40,7 @@ impl TokenLedger {
     /// When `advance` must be called next if no event comes: `None` while only events can change anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
+        let running = self.grants.iter().map(|grant| grant.next_event(self.policy.return_timeout_ns));
         let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
         let next = running.chain(extended).chain(self.critical.check_at).chain(self.next_slot()).min();
         let limited = self.queue.first_limited().map(|(at, _)| at);
@@ -52,7 +52,7 @@ impl TokenLedger {
         // A client owes nothing any more once the others have left.
         let leaving = self.leaving.first().map(|(at, _)| *at).filter(|_| !self.indebted.is_empty());
         // A ready client waits for a lingering one, or became ready since the last decision.
-        let ready = self.queue.first(self.is_withheld());
+        let ready = self.queue.first();
         let ready_at =
             ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
         next.into_iter().chain(limited).chain(leaving).chain(ready_at).min()
@@ -71,10 +71,6 @@ impl TokenLedger {
             client.has_short_bursts = how == GrantEnd::Returned && is_short;
         }
         grant.set_running(false, now);
-        // A client that returns it while grants are withheld had no work held back: its report covers all work that ran.
-        if let Some(since) = self.withheld_since.filter(|_| how != GrantEnd::Returned) {
-            grant.add_withheld(since, now);
-        }
         let overrun_ns = grant.ended.saturating_sub(grant.deadline);
         self.charge_grant(&grant, overrun_ns, how);
         self.mark_idle_if_quiet(grant.client, now);
@@ -192,12 +188,8 @@ impl TokenLedger {
                 }
                 self.end_quantum(index, now);
             }
-            let suspended = self.withheld_since.is_some() && self.grants[index].can_be_suspended();
             let overdue = self.grants[index].overdue_at(self.policy.return_timeout_ns);
-            if !suspended
-                && now >= overdue
-                && self.revoke_members(index, now, |_| true, GrantEnd::NotReturned)
-            {
+            if now >= overdue && self.revoke_members(index, now, |_| true, GrantEnd::NotReturned) {
                 continue;
             }
             index += 1;
@@ -223,8 +215,6 @@ impl TokenLedger {
 
     /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
     fn admit(&mut self, index: usize, now: u64, enough: impl Fn(ReturnKind, u64) -> bool) {
-        let withheld = self.withheld_since.is_some();
-        let may = |kind: ReturnKind| !withheld || kind == ReturnKind::HardwareScheduled;
         let grant = &mut self.grants[index];
         let Some(client) = self.clients.get(&grant.client).filter(|_| !self.waiting.is_empty()) else {
             return;
@@ -232,8 +222,7 @@ impl TokenLedger {
         let mut admitted = Vec::new();
         for id in &client.processes {
             let Some(process) = self.processes.get_mut(id) else { continue };
-            let enough =
-                |waiting: &super::Waiting| may(process.kind) && enough(process.kind, waiting.burst_ns);
+            let enough = |waiting: &super::Waiting| enough(process.kind, waiting.burst_ns);
             let Some(waiting) = process.waiting.filter(enough) else {
                 continue;
             };
@@ -242,7 +231,7 @@ impl TokenLedger {
             admitted.push((*id, waiting.since));
             if !grant.members.iter().any(|m| m.process == *id) {
                 let kind = process.kind;
-                grant.join(Member { process: *id, joined: now, kind, stopping: false, gated: false });
+                grant.join(Member { process: *id, joined: now, kind, stopping: false });
             }
             self.actions.push(Action::Grant {
                 process: *id,
@@ -256,12 +245,12 @@ impl TokenLedger {
     }
 
     fn grant(&mut self, id: ClientId, now: u64, beside: bool) {
-        // It may have waited while others were granted: for its limit, or while grants were withheld.
+        // It may have waited for its limit while others were granted.
         self.bound_lag(id);
         let Some(client) = self.clients.get(&id) else { return };
         let processes = client.processes.iter().filter_map(|process| self.processes.get(process));
         let burst = processes.clone().map(|p| p.burst_ns).max().unwrap_or(0);
-        let mut candidates = processes.filter(|p| self.is_grantable(p));
+        let mut candidates = processes.filter(|p| p.waiting.is_some());
         let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
         let quota = if beside && !client.alternates {
@@ -295,7 +284,7 @@ impl TokenLedger {
         let by_timer = waiting.any(|process| process.kind == ReturnKind::ByTimer);
         // Beside a grant of a gang that is left over, both would go on for ever.
         let is_beside_another = self.grants.len() > 1 && !self.slots.is_empty();
-        let wanted = by_timer || !self.queue.is_empty() || self.is_withheld() || is_beside_another;
+        let wanted = by_timer || !self.queue.is_empty() || is_beside_another;
         self.policy.extend_ahead_ns > 0 && unlimited && returns && !wanted && !grant.beside
     }
 
@@ -308,8 +297,7 @@ impl TokenLedger {
         self.is_free(grant) && waiting.any(|process| process.kind == ReturnKind::Returns)
     }
 
-    /// When a grant is to be extended next: `None` if another client waits, its deadline has passed, grants are withheld, or
-    /// it may not be extended.
+    /// When a grant is to be extended next: `None` if another client waits, its deadline has passed, or it may not be extended.
     fn extension_at(&self, grant: &Grant) -> Option<u64> {
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
         let allowed = self.is_free(grant) && total <= self.policy.longest_extended_ns;

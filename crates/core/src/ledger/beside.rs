@@ -25,7 +25,7 @@ impl TokenLedger {
         let is_one_beside = self.grants.iter().any(|grant| grant.beside);
         // While a hardware-scheduled process runs, the scheduler of channel groups keeps all others off the GPU.
         let is_hardware_scheduled = self.grants.iter().any(|grant| grant.hardware_scheduled);
-        if self.has_room() || is_one_beside || is_hardware_scheduled || self.is_withheld() {
+        if self.has_room() || is_one_beside || is_hardware_scheduled {
             return None;
         }
         let is_short = |id: ClientId| self.clients.get(&id).is_some_and(|client| client.has_short_bursts);
@@ -36,7 +36,7 @@ impl TokenLedger {
     /// The same for clients whose processes are all hardware-scheduled. There may be several of them beside the holder: to disable one of
     /// them would cost more than its bursts take.
     pub(super) fn alternating_in_line(&self) -> Option<ClientId> {
-        if self.has_room() || self.is_withheld() || !self.slots.is_empty() {
+        if self.has_room() || !self.slots.is_empty() {
             return None;
         }
         let in_line = self.queue.with_hardware().take(LOOKED_AT);

@@ -24,8 +24,7 @@ impl TokenLedger {
             let client = self.clients.get(id).filter(|client| self.ready_at(*id, client, now) == Some(now));
             client.is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
         };
-        if !self.is_withheld()
-            && !self.is_in_slot(best.client, now)
+        if !self.is_in_slot(best.client, now)
             && self.lingering.iter().any(|(id, until)| is_before(id, *until))
         {
             return None;

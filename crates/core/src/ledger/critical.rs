@@ -139,9 +139,6 @@ impl TokenLedger {
         let alternates = |grant: &&Grant| !grant.is_preempted(self.default_slices);
         let alternating = self.grants.iter().filter(alternates).count().max(1) as u64;
         for grant in &mut self.grants {
-            if self.withheld_since.is_some() && grant.can_be_suspended() {
-                continue;
-            }
             let overlap = to.saturating_sub(from.max(grant.start));
             let beside = Share::ratio(overlap, span).of(used);
             if grant.is_preempted(self.default_slices) {
@@ -184,9 +181,7 @@ impl TokenLedger {
             }
             grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
         }
-        let withheld = self.withheld_since.is_some();
-        let alternates =
-            |grant: &Grant| !(grant.is_preempted(default_slices) || withheld && grant.can_be_suspended());
+        let alternates = |grant: &Grant| !grant.is_preempted(default_slices);
         let unused_ns = self.unused_slices_ns.saturating_add(bursts.saturating_mul(LAST_SLICE_NS));
         // A process can report any number of bursts: what is kept is bounded by what was used.
         let most_ns = ALTERNATING.of(used_ns).max(LAST_SLICE_NS);
@@ -233,6 +228,12 @@ impl TokenLedger {
         let now = now.max(self.now);
         let entry = self.critical.entries.get(&client);
         entry.is_some_and(|entry| entry.delayed.is_none() && !entry.request.is_overdrawn(now))
+    }
+
+    /// GPU time of a client's running grant that is not charged yet.
+    pub(super) fn running_ns(&self, client: ClientId, now: u64) -> u64 {
+        let grant = self.grants.iter().find(|grant| grant.client == client);
+        grant.map_or(0, |grant| grant.running_ns(now))
     }
 
     /// Usage of a client, if it is known.

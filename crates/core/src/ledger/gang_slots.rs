@@ -53,12 +53,11 @@ impl TokenLedger {
     /// 3. a client of this GPU alone;
     /// 4. a gang outside of its slot.
     pub(super) fn first_at(&self, now: u64, holder: Option<Key>) -> Option<Key> {
-        let withheld = self.is_withheld();
         if self.slots.is_empty() {
-            return self.queue.first(withheld).into_iter().chain(holder).min();
+            return self.queue.first().into_iter().chain(holder).min();
         }
         let first = |is: &dyn Fn(&Key) -> bool| {
-            self.queue.first_that(withheld, is).into_iter().chain(holder.filter(|holder| is(holder))).min()
+            self.queue.first_that(is).into_iter().chain(holder.filter(|holder| is(holder))).min()
         };
         first(&|key| self.is_neglected(key.client))
             .or_else(|| first(&|key| self.is_in_slot(key.client, now)))

@@ -11,8 +11,6 @@ pub(super) struct Member {
     pub(super) kind: ReturnKind,
     /// It is being disabled.
     pub(super) stopping: bool,
-    /// Its work is held back while grants are withheld.
-    pub(super) gated: bool,
 }
 
 impl Member {
@@ -50,14 +48,10 @@ pub(super) struct Grant {
     ran: u64,
     /// A hardware-scheduled process was under it.
     pub(super) hardware_scheduled: bool,
-    /// A process whose work continues while grants are withheld was under it and has left.
-    pub(super) ungated: bool,
     /// One of its hardware-scheduled processes reports work that does not only wait. A process that reports none loses the grant soon.
     pub(super) works: bool,
     /// Since when its client is enabled.
     runs_since: Option<u64>,
-    /// Time for which it was suspended because grants were withheld.
-    pub(super) suspended_ns: u64,
     /// Time in which another client waited for it. Of a hardware-scheduled grant, without the time in which its processes
     /// reported work.
     pub(super) waited_ns: u64,
@@ -85,10 +79,8 @@ impl Grant {
             reported: 0,
             ran: 0,
             hardware_scheduled: false,
-            ungated: false,
             works: true,
             runs_since: None,
-            suspended_ns: 0,
             waited_ns: 0,
             contended: false,
             missed_at: None,
@@ -117,7 +109,6 @@ impl Grant {
     pub(super) fn leave(&mut self, process: ProcessId, at: u64, used: Option<u64>) -> bool {
         let Some(index) = self.members.iter().position(|m| m.process == process) else { return false };
         let member = self.members.swap_remove(index);
-        self.ungated |= !member.gated;
         let held = at.saturating_sub(member.joined);
         let reported = used.map_or(held, |used| used.min(held));
         self.reported =
@@ -162,7 +153,7 @@ impl Grant {
     /// Restarts it at `now`: the time before has been charged.
     pub(super) fn restart(&mut self, now: u64, shared: u64) {
         (self.start, self.ended, self.shared_start) = (now, now, shared);
-        (self.reported, self.ran, self.suspended_ns, self.counted_ns, self.preempted_ns) = (0, 0, 0, 0, 0);
+        (self.reported, self.ran, self.counted_ns, self.preempted_ns) = (0, 0, 0, 0);
         self.waited_ns = 0;
         self.members.iter_mut().for_each(|member| member.joined = now);
     }
@@ -172,9 +163,9 @@ impl Grant {
         self.members.iter().all(|member| member.is_hardware_scheduled() && !member.stopping)
     }
 
-    /// Wall time that the whole grant lasted, once all members have left, without the time for which it was suspended.
+    /// Wall time that the whole grant lasted, once all members have left.
     pub(super) fn held(&self) -> u64 {
-        self.ended.saturating_sub(self.start).saturating_sub(self.suspended_ns)
+        self.ended.saturating_sub(self.start)
     }
 
     /// GPU time to charge, never above the time held without that of latency-critical clients: what token-scheduled
@@ -190,29 +181,26 @@ impl Grant {
     }
 
     /// GPU time of the running grant up to `now`, if its processes use all that is at their disposal.
-    pub(super) fn running_ns(&self, now: u64, withheld_since: Option<u64>) -> u64 {
-        let withheld = withheld_since.filter(|_| self.can_be_suspended());
-        let withheld_ns = withheld.map_or(0, |since| now.saturating_sub(since.max(self.start)));
+    pub(super) fn running_ns(&self, now: u64) -> u64 {
         let running = self.runs_since.map_or(0, |since| now.saturating_sub(since));
-        let held =
-            now.saturating_sub(self.start).saturating_sub(self.suspended_ns).saturating_sub(withheld_ns);
+        let held = now.saturating_sub(self.start);
         let used = if self.hardware_scheduled { self.reported + self.ran + running } else { held };
         used.min(held).saturating_sub(self.preempted_ns)
     }
 
     /// The time at its client's disposal that was not counted yet, when the shared clock reads `shared`. It counts from here on.
     pub(super) fn count_to(&mut self, shared: u64) -> u64 {
-        let disposal = shared.saturating_sub(self.shared_start).saturating_sub(self.suspended_ns);
+        let disposal = shared.saturating_sub(self.shared_start);
         let so_far = disposal.saturating_sub(self.preempted_ns);
         let uncounted = so_far.saturating_sub(self.counted_ns);
         self.counted_ns += uncounted;
         uncounted
     }
 
-    /// When it is revoked: that long after the first deadline that was missed. A suspended holder could not return it, so that time is added.
+    /// When it is revoked: that long after the first deadline that was missed.
     pub(super) fn overdue_at(&self, return_timeout_ns: u64) -> u64 {
         let missed_at = self.missed_at.unwrap_or(self.deadline);
-        missed_at.saturating_add(return_timeout_ns).saturating_add(self.suspended_ns)
+        missed_at.saturating_add(return_timeout_ns)
     }
 
     /// When the clock, and not a process, next changes this grant.

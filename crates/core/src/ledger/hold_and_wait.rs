@@ -4,10 +4,10 @@ use super::{Grant, GrantEnd, TokenLedger};
 
 impl TokenLedger {
     /// Counts the time up to `now` in which a client waited that only the holders of grants kept from a grant. A client that
-    /// waits for its limit, or because grants are withheld, does not count.
+    /// waits for its limit does not count.
     pub(super) fn count_waiting(&mut self, now: u64) {
-        let limit_allows_at = || self.queue.first_limited().map(|(at, _)| at).filter(|_| !self.is_withheld());
-        let ready_at = self.queue.first(self.is_withheld()).map(|_| self.now).or_else(limit_allows_at);
+        let limit_allows_at = || self.queue.first_limited().map(|(at, _)| at);
+        let ready_at = self.queue.first().map(|_| self.now).or_else(limit_allows_at);
         let Some(ready_at) = ready_at else { return };
         let waited_ns = now.saturating_sub(ready_at.max(self.now));
         self.grants.iter_mut().for_each(|grant| grant.count_waiting(waited_ns));

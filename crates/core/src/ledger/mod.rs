@@ -19,10 +19,6 @@
 //!   no grant until it has repaid it at the rate of its weight.
 //! * A client with [processes on several GPUs](crate::gangs) is granted in its slot, before all others. By tokens, a grant of it that was
 //!   not returned at the end of the slot does not count in the capacity.
-//! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
-//!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
-//!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
-//!   all counts.
 //! * A grant is not revoked at its deadline, because GPU work under it still runs. It ends when it is returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
@@ -47,7 +43,6 @@ mod ready_queue;
 mod tests;
 mod unreturned;
 mod virtual_time;
-mod withheld_grants;
 
 pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
 pub use grant_reason::GrantReason;
@@ -117,8 +112,6 @@ pub struct TokenLedger {
     now: u64,
     epoch: u64,
     actions: Vec<Action>,
-    /// Since when token-scheduled processes get no grant.
-    withheld_since: Option<u64>,
     /// Parts of last time slices that latency-critical bursts did not use, and that are not charged yet.
     unused_slices_ns: u64,
     /// See [`TokenLedger::set_default_slices`].
@@ -152,7 +145,6 @@ impl TokenLedger {
             now: 0,
             epoch: 0,
             actions: Vec::new(),
-            withheld_since: None,
             unused_slices_ns: 0,
             default_slices: false,
             slots: Slots::default(),

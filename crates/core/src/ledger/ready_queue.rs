@@ -16,7 +16,7 @@ pub(super) struct Key {
 /// Where a client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
-    /// Ready, and one of its waiting processes is hardware-scheduled: it may be granted while grants are withheld.
+    /// Ready, and one of its waiting processes is hardware-scheduled.
     Hardware(Key),
     /// Ready, with token-scheduled processes only.
     Token(Key),
@@ -51,15 +51,14 @@ impl ReadyQueue {
         };
     }
 
-    /// The client to grant next. While grants are withheld, only one with a hardware-scheduled process.
-    pub(super) fn first(&self, withheld: bool) -> Option<Key> {
-        let token = self.token.first().filter(|_| !withheld);
-        self.hardware.first().into_iter().chain(token).min().copied()
+    /// The client to grant next.
+    pub(super) fn first(&self) -> Option<Key> {
+        self.hardware.first().into_iter().chain(self.token.first()).min().copied()
     }
 
     /// The first of the clients that may be granted for which `is` holds.
-    pub(super) fn first_that(&self, withheld: bool, is: impl Fn(&Key) -> bool) -> Option<Key> {
-        let token = self.token.iter().filter(|_| !withheld).find(|key| is(key));
+    pub(super) fn first_that(&self, is: impl Fn(&Key) -> bool) -> Option<Key> {
+        let token = self.token.iter().find(|key| is(key));
         self.hardware.iter().find(|key| is(key)).into_iter().chain(token).min().copied()
     }
 

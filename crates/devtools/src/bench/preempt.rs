@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use sluice_load::command_driven::{self, be::LaunchStream};
+use sluice_load::command_driven;
 use sluice_test_bed::Interrupts;
 
 use super::Gpu;
@@ -95,14 +95,6 @@ pub(crate) struct LcArguments {
     kernel_us: u32,
 }
 
-/// Flags of the process that runs kernels.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BeArguments {
-    /// Launch into the default stream
-    #[arg(long)]
-    default_stream: bool,
-}
-
 /// Measures, writes and prints the rows; fails if no row could be measured.
 pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
     let limit = flags.limit.map(Duration::from_secs);
@@ -153,7 +145,7 @@ fn measure_level(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     while let Some((kernel_us, hints)) = missing.first() {
-        limit.has(arms::estimate(flags, &processes, hints.len()))?;
+        limit.has(arms::estimate(flags, hints.len()))?;
         report.add(arms::measure(flags, &mut processes, *kernel_us, hints, limit)?)?;
         report.save(flags)?;
         missing.remove(0);
@@ -203,7 +195,6 @@ pub(crate) fn run_lc(flags: &LcArguments) -> anyhow::Result<()> {
 }
 
 /// Runs kernels on command.
-pub(crate) fn run_be(flags: &BeArguments) -> anyhow::Result<()> {
-    let of = if flags.default_stream { LaunchStream::LegacyDefault } else { LaunchStream::Own };
-    command_driven::be::run(0, of, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
+pub(crate) fn run_be() -> anyhow::Result<()> {
+    command_driven::be::run(0, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
 }

@@ -79,14 +79,7 @@ impl Agent {
         let [pages, health, metrics] = self.addresses;
         let path = |name: &str| self.folder.join(name);
         let mut command = bed.sluice();
-        command.args([
-            "node-agent",
-            "--node",
-            NODE,
-            "--controls=simulated",
-            "--gates=auto",
-            "--self-test=off",
-        ]);
+        command.args(["node-agent", "--node", NODE, "--controls=simulated", "--self-test=off"]);
         command.args([
             "--on-manager-loss=closed",
             "--http",

@@ -37,9 +37,7 @@ impl SoakNode {
             // The soak compares the charges with the ledger to the byte, without contexts and rounding.
             simulator_flags: ["--uuid", GPU, "--report-memory", "off"].map(str::to_owned).to_vec(),
             resource_file: resource_file(),
-            manager_flags: ["--controls=simulated", "--gates=auto", "--on-manager-loss=closed"]
-                .map(str::to_owned)
-                .to_vec(),
+            manager_flags: ["--controls=simulated", "--on-manager-loss=closed"].map(str::to_owned).to_vec(),
             with_manager: false,
             ready_timeout: SERVING_TIMEOUT,
             ..TestBedOptions::default()

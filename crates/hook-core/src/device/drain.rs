@@ -36,7 +36,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.clock.record_step(HandOffStep::DrainBegun);
         self.wait_for_launches();
         self.clock.record_step(HandOffStep::LaunchesEnded);
-        let held_back_ns = self.wait_for_unreachable();
+        self.wait_for_unreachable();
         let draining = lock(&self.drain_lock);
         let (marks, contexts, begin) = self.mark_all();
         self.clock.record_step(HandOffStep::WorkMarked);
@@ -63,7 +63,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.blocked_threads = state.blocked_threads.saturating_sub(usize::from(waits));
         // If the connection was lost in the meantime, the grant has already been settled.
         if state.phase == Phase::Draining {
-            self.settle_grant(&mut state, (now, held_back_ns), gpu);
+            self.settle_grant(&mut state, now, gpu);
         }
         self.report_activity(&state, now);
         drop(state);
@@ -88,16 +88,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Waits until an event can be recorded behind all work of the grant. No lock is held, because a thread that ends a context needs
-    /// them. If it gives up because the manager holds work back, it returns since when.
-    fn wait_for_unreachable(&self) -> Option<u64> {
+    /// them.
+    fn wait_for_unreachable(&self) {
         let began = self.clock.now_ns();
-        while self.has_unreachable() {
-            if self.clock.now_ns().saturating_sub(began) >= UNREACHABLE_TIMEOUT_NS {
-                return self.driver.held_back_since_ns();
-            }
+        while self.has_unreachable() && self.clock.now_ns().saturating_sub(began) < UNREACHABLE_TIMEOUT_NS {
             self.clock.pause(UNREACHABLE_CHECK_NS);
         }
-        None
     }
 
     /// Whether there is work of this grant behind which no event can be recorded yet: commands that the program has submitted and the hook
@@ -182,20 +178,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _ended = self.contexts_drained.wait_timeout_while(draining, left, |since| since.is_some());
     }
 
-    /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits. Work that the manager
-    /// has held back since `held_back_ns` has not run since.
-    fn settle_grant(
-        &self,
-        state: &mut State,
-        (now, held_back_ns): (u64, Option<u64>),
-        gpu: Option<(Measured, u64)>,
-    ) {
+    /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits.
+    fn settle_grant(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
         let mut end = state.grant.idle_since_ns.unwrap_or(now);
         if state.is_busy() {
             // The events' measurement is exact only for the burst at whose begin they were recorded.
             let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
             end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
-            end = held_back_ns.map_or(end, |since| end.min(since));
             state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
             self.report_activity(state, now);
             self.link.report_busy(state.total_busy_ns);

@@ -42,7 +42,6 @@ pub(crate) struct FakeDriver {
     pub(crate) query_ns: AtomicU64,
     pub(crate) no_context: AtomicBool,
     /// Since when the manager holds them back; 0 if it does not.
-    pub(crate) held_back_ns: AtomicU64,
     /// Until when commands wait in queues of the hook, also those of destroyed streams.
     pub(crate) queued_until_ns: AtomicU64,
     /// Commands of a stream that the program has not destroyed wait in a queue of the hook.
@@ -128,10 +127,6 @@ impl Driver for FakeDriver {
         self.queue_queries.fetch_add(1, SeqCst);
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         now < self.queued_until_ns.load(SeqCst)
-    }
-
-    fn held_back_since_ns(&self) -> Option<u64> {
-        Some(self.held_back_ns.load(SeqCst)).filter(|since| *since != 0)
     }
 
     fn drain_context(&self, context: u64) {

@@ -19,28 +19,15 @@ const DEPTH: usize = 8;
 /// Kernels share an event up to this much work, because waiting for each very short kernel would slow the generator down.
 const WORK_PER_EVENT: Duration = Duration::from_micros(100);
 
-/// The stream of the kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaunchStream {
-    /// A stream that the program makes.
-    Own,
-    /// The legacy default stream, which has no stream gates.
-    LegacyDefault,
-}
-
 /// Executes [`Command::Run`] and [`Command::Stop`] until the input ends.
 pub fn run(
     device: i32,
-    of: LaunchStream,
     mut input: impl BufRead + Send + 'static,
     out: &mut impl Write,
 ) -> Result<(), RunError> {
     let session = Session::open(device)?;
     let mut worker = Worker {
-        stream: match of {
-            LaunchStream::Own => session.stream()?,
-            LaunchStream::LegacyDefault => session.default_stream(),
-        },
+        stream: session.stream()?,
         buffer: DeviceBuffer::with_initial_words(&session, WORDS)?,
         idle: (0..DEPTH).map(|_| session.event()).collect::<Result<_, _>>()?,
         in_flight: VecDeque::new(),

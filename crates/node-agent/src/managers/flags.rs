@@ -24,9 +24,6 @@ pub struct Flags {
     /// Length of a quantum where the GPU enforces quanta, in milliseconds, 30 to 100: 50 by default
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
     turn_ms: Option<u64>,
-    /// Whose work stream gates in the hook hold back while a latency-critical process is busy: off by default
-    #[arg(long, value_enum)]
-    gates: Option<Gates>,
     /// Settings of scheduling in YAML, which take precedence over the flags above; the pod-managers pick changes up
     #[arg(long, value_name = "FILE")]
     policy_file: Option<PathBuf>,
@@ -84,17 +81,6 @@ pub enum ViolationPolicy {
     Evict,
 }
 
-/// Whose stream gates are closed for latency-critical pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Gates {
-    /// Those of processes whose channel groups are not controlled
-    Auto,
-    /// Those of all best-effort processes
-    Always,
-    /// None
-    Off,
-}
-
 /// The word that agent and manager use for a value: both read it with `clap`.
 fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -119,7 +105,6 @@ impl Flags {
         let policy = self.violation_policy;
         arguments.extend(policy.map(|policy| format!("--violation-policy={}", word(policy))));
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
-        arguments.extend(self.gates.map(|gates| format!("--gates={}", word(gates))));
         let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
         if let Some(file) = &self.policy_file {
             arguments.extend(["--policy-file".into(), file.into()]);

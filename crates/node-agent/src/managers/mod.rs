@@ -16,7 +16,7 @@ mod status;
 mod supervisor;
 
 pub use control_client::{ControlError, snapshot};
-pub use flags::{Controls, Flags, Gates, SelfTest, UnhookedDiscovery, ViolationPolicy};
+pub use flags::{Controls, Flags, SelfTest, UnhookedDiscovery, ViolationPolicy};
 pub use memory_reports::MemoryReports;
 pub use process::ManagerCommand;
 pub use reconciler::instance_id;

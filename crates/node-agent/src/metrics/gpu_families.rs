@@ -135,11 +135,6 @@ fn add_scheduling(families: &mut Families, own: &Labels<'_>, reported: &Steering
             families.add_histogram(name, help, &labels, histogram(times));
         }
     }
-    for (to, changes) in &reported.gate_changes {
-        let help = "Changes of the stream gates of best-effort processes";
-        let labels = [own, &[("to", to.as_str())]].concat();
-        families.counter("sluice_gate_changes_total", help, &labels)?.inc_by(*changes as f64);
-    }
     for (level, processes) in &reported.levels {
         let help = "Attached processes, by the mechanism that makes them yield the GPU";
         let labels = [own, &[("level", level.as_str())]].concat();

@@ -16,7 +16,7 @@ const PROFILES: &str = "
   nodeLabels: { pool: training, zone: a }
   seatsPerGpu: 4
   onManagerLoss: closed
-  gates: off
+  controls: off
 - name: other
   nodeLabels: { pool: training }
   turnMs: 40
@@ -46,7 +46,7 @@ fn first_profile_of_the_nodes_labels_replaces_its_flags_and_no_others() {
     profiles[0].apply(&mut arguments).unwrap();
     let after = Config::read(&arguments, |_| None).unwrap();
     assert_eq!((after.slots_per_gpu, after.on_manager_loss.as_deref()), (4, Some("closed")));
-    assert_ne!(after.host.managers, before.host.managers, "gates");
+    assert_ne!(after.host.managers, before.host.managers, "controls");
     let mut rest = after;
     (rest.slots_per_gpu, rest.on_manager_loss) = (before.slots_per_gpu, before.on_manager_loss.clone());
     rest.host.managers = before.host.managers.clone();
@@ -58,7 +58,7 @@ fn all_mistakes_of_all_profiles_are_reported() {
     let text = "
 - { nodeLabels: { a: b }, seatsPerGpu: 4, seats: 3 }
 - { name: x, controls: perhaps, turnMs: 7, onManagerLoss: maybe }
-- { name: x, nodeLabels: { a: b }, adopt: auto, gates: [auto] }
+- { name: x, nodeLabels: { a: b }, adopt: auto, selfTest: [once] }
 ";
     let why = read(text).unwrap_err().to_string();
     for part in [
@@ -70,7 +70,7 @@ fn all_mistakes_of_all_profiles_are_reported() {
         "7 is not in 30..=100",
         "\"x\" is there twice",
         "\"adopt\" is no setting",
-        "gates is a list",
+        "selfTest is a list",
     ] {
         assert!(why.contains(part), "{part} in {why}");
     }

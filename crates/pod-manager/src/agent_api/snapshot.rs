@@ -37,7 +37,6 @@ impl AgentApi {
             policy_reloads: metrics.policy_reloads.by_outcome(),
             log_lines_dropped: sluice_daemon::log::dropped_lines(),
             steering: Some(Steering {
-                gate_changes: metrics.stream_gates.to_proto(),
                 preemptions: metrics.preemptions.to_proto(),
                 preemption_times,
                 hand_off_times,

@@ -85,14 +85,11 @@ impl Config {
         span("best_effort_slice", self.best_effort_slice, us(1), us(DEFAULT_SLICE_US), "1 to 2048 µs");
         span("critical_slice", self.critical_slice, us(TINY_SLICE_US), ms(1000), SLICES);
         span("shared_critical_slice", self.shared_critical_slice, us(TINY_SLICE_US), ms(1000), SLICES);
-        let gate_share = self.gate_share.as_fraction();
-        span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
         span("busy_poll", self.busy_poll, us(0), us(200), "at most 200 µs");
         span("missed_heartbeat", self.missed_heartbeat, ms(100), ms(3_600_000), "100 ms to 1 h");
-        expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
         for (field, value, allowed) in [
             ("node_gpus", self.node_gpus as usize, 1..=64),
             ("capacity", self.capacity, 1..=64),

@@ -9,8 +9,6 @@ pub(crate) use policies::{Policies, nanos};
 use sluice_comm::SILENCE_NS;
 use sluice_core::channel_groups::ChannelGroupPolicy;
 use sluice_core::processes::ViolationPolicy;
-use sluice_core::share::Share;
-use sluice_core::stream_gates::GatePolicy;
 use sluice_hook_core::deadline_polling::around_ns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,13 +84,6 @@ pub struct Config {
     /// Directory of the tables by which the managers of a node's GPUs agree on the slots of clients with processes on several GPUs: the
     /// same for all of them, and none that tenants can read. Default: none; each GPU is scheduled by itself.
     pub gangs: Option<PathBuf>,
-    /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
-    /// gates for frameworks on a GPU is not measured yet (docs/benchmarks/history/2026-11.md).
-    pub gates: GatedProcesses,
-    /// How long all latency-critical processes have to be idle until the gates are opened: at most 1 s. Default 500 µs.
-    pub gate_idle: Duration,
-    /// The part of the time for which the gates are open, whatever latency-critical processes do: at most 1/2. Default 0.05.
-    pub gate_share: Share,
     /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
     pub capacity: usize,
     /// How long the manager waits after its deadline for a grant to be returned, at most 1 minute. Default 2 s.
@@ -179,9 +170,6 @@ impl Config {
             shared_critical_slice: Duration::from_micros(ChannelGroupPolicy::default().shared_us),
             node_gpus: 1,
             gangs: None,
-            gates: GatedProcesses::default(),
-            gate_idle: Duration::from_nanos(GatePolicy::default().idle_ns),
-            gate_share: GatePolicy::default().least_open,
             capacity: 1,
             return_timeout: Duration::from_secs(2),
             linger: Duration::from_micros(200),
@@ -230,18 +218,6 @@ pub enum Controls {
     /// Those of a simulator, too.
     Simulated,
     /// None: all processes are scheduled by token.
-    Off,
-}
-
-/// Which best-effort processes have stream gates: they hold back submitted work while a latency-critical process is busy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GatedProcesses {
-    /// Token-scheduled ones.
-    TokenScheduled,
-    /// Hardware-scheduled ones, too.
-    All,
-    /// None.
-    #[default]
     Off,
 }
 

@@ -1,10 +1,9 @@
-//! The policies of ledger, stream gates and channel-group scheduling that follow from a configuration.
+//! The policies of ledger and channel-group scheduling that follow from a configuration.
 
-use super::{Config, GatedProcesses};
+use super::Config;
 use sluice_core::channel_groups::ChannelGroupPolicy;
 use sluice_core::ledger::Policy;
 use sluice_core::quota::QuotaPolicy;
-use sluice_core::stream_gates::GatePolicy;
 use std::time::Duration;
 
 /// What each GPU of the node adds to the shortest quantum.
@@ -15,18 +14,11 @@ const QUANTUM_PER_GPU: Duration = Duration::from_micros(12_500);
 pub(crate) struct Policies {
     pub(crate) ledger: Policy,
     pub(crate) channel_groups: ChannelGroupPolicy,
-    pub(crate) gates: GatePolicy,
-    pub(crate) gated: GatedProcesses,
 }
 
 impl Config {
     pub(crate) fn policies(&self) -> Policies {
-        Policies {
-            ledger: self.policy(),
-            channel_groups: self.channel_group_policy(),
-            gates: self.gate_policy(),
-            gated: self.gates,
-        }
+        Policies { ledger: self.policy(), channel_groups: self.channel_group_policy() }
     }
 
     /// The policy of the token ledger.
@@ -46,11 +38,6 @@ impl Config {
             min_quantum_ns: Policy::default().min_quantum_ns.max(nanos(self.node_quantum())),
             ..Policy::default()
         }
-    }
-
-    /// The policy of the stream gates.
-    pub fn gate_policy(&self) -> GatePolicy {
-        GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
     }
 
     /// The policy of channel-group scheduling: a hand-off is two controls.

@@ -75,7 +75,6 @@ impl EventLoop {
         // The hook has its answer before the manager opens the descriptors of its groups, so its program does not wait for the driver.
         self.answer_attach(connection, id, channel, request)?;
         if channel == Channel::Token {
-            self.stream_gates.process_changed(id);
             self.apply(Event::Attached(id, announcement));
         }
         Ok(())

@@ -106,7 +106,6 @@ impl EventLoop {
 
     /// Forgets a process whose client was removed, unless its end will be reported.
     fn expel(&mut self, id: ProcessId) {
-        self.stream_gates.process_changed(id);
         let Some(process) = self.processes.get_mut(id) else { return };
         if process.endpoint.pidfd.is_some() && process.key.is_some() && !process.state.is_unhooked() {
             (process.token, process.memory) = (None, None);
@@ -150,7 +149,6 @@ impl EventLoop {
         let now = self.io.now();
         self.retire_pages(id);
         let Some(mut process) = self.processes.remove(id, &mut self.grants.ledger, now) else { return };
-        self.stream_gates.forget(id);
         let bytes = self.clients.memory.process_gone(id);
         process.endpoint.ignore_wakeups(&self.io);
         for connection in process.connections() {

@@ -34,7 +34,6 @@ impl EventLoop {
         read_activity(&mut self.processes);
         let Self { clients, processes, io, .. } = self;
         let ledger = &mut self.grants.ledger;
-        self.stream_gates.update(clients, processes, ledger, io);
         self.deadlines.update(clients, processes, ledger, io.now());
         let now = io.now();
         processes.scheduler.request_and_return_grants(ledger, now);
@@ -60,27 +59,25 @@ impl EventLoop {
         observed.chain(self.grants.ledger.critical_processes()).collect()
     }
 
-    /// Requests a wake-up from every idle process whose work matters to the scheduler or the gates. Returns `true` if one became busy
+    /// Requests a wake-up from every idle process whose work matters to the scheduler. Returns `true` if one became busy
     /// before it was asked.
     fn request_wakeups(&mut self) -> bool {
         self.marked.extend(self.concerned());
-        let Self { clients, processes, io, .. } = self;
+        let Self { processes, io, .. } = self;
         let (now, mut busy) = (io.now(), false);
         for id in &self.marked {
             let scheduler = &processes.scheduler;
             let by_quanta =
                 scheduler.quantum_state(*id) == Some(QuantumState::Idle) || scheduler.is_absent(*id, now);
             let Some(process) = processes.get_mut(*id) else { continue };
-            let wanted = by_quanta
-                || self.stream_gates.needs_wakeup(process, clients)
-                || self.deadlines.needs_wakeup(*id, process);
+            let wanted = by_quanta || self.deadlines.needs_wakeup(*id, process);
             let endpoint = &mut process.endpoint;
             if endpoint.pages.is_none() || endpoint.wakeups.requested_since.is_some() == wanted {
                 continue;
             }
             endpoint.request_wakeups(wanted.then_some(now));
             // What it wrote before the request has woken no thread, so its page is read after the request.
-            busy |= wanted && (activity(process).busy || process.endpoint.has_announced());
+            busy |= wanted && activity(process).busy;
         }
         busy
     }

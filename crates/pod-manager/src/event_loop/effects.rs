@@ -52,7 +52,6 @@ impl EventLoop {
                 if let Some(process) = self.processes.get_mut(id) {
                     process.endpoint.close_token_channel();
                 }
-                self.stream_gates.process_changed(id);
             }
             Effect::Kept(id) => {
                 if let Some(process) = self.processes.get_mut(id) {
@@ -250,7 +249,6 @@ impl EventLoop {
     /// Brings a process's page in line with how it is scheduled: a hardware-scheduled process holds an unlimited grant and never asks
     /// for one.
     fn show_scheduling(&mut self, id: ProcessId) {
-        self.stream_gates.process_changed(id);
         let is_hardware_scheduled = self.processes.is_hardware_scheduled(id);
         let Some(process) = self.processes.get_mut(id) else { return };
         let pages = process.endpoint.pages.as_mut();

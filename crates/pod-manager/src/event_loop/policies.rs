@@ -9,9 +9,8 @@ impl EventLoop {
     pub(super) fn apply_policies(&mut self, policies: Option<Box<Policies>>) {
         self.io.metrics.policy_reloads.count(policies.is_some());
         let Some(policies) = policies else { return };
-        let Policies { ledger, channel_groups, gates, gated } = *policies;
+        let Policies { ledger, channel_groups } = *policies;
         self.grants.ledger.set_policy(ledger);
         self.processes.scheduler.set_slices(&channel_groups);
-        self.stream_gates.set_policy(gates, gated, &self.processes);
     }
 }

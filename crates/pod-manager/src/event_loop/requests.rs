@@ -52,11 +52,6 @@ impl EventLoop {
                 self.grants.return_grant(process, used_ns, overuse_ns, &self.processes, self.io.now());
                 Ok(())
             }
-            RequestBody::Hint { lead_us } => {
-                let now = self.io.now();
-                self.stream_gates.announce(process, lead_us, now, &self.clients, &self.processes);
-                Ok(())
-            }
             RequestBody::Detach => {
                 self.connections.answer(id, request.id, ResponseBody::Detach)?;
                 self.drop_connection(id);
@@ -199,9 +194,9 @@ impl EventLoop {
     pub(super) fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(id) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
-        use RequestBody::{Contexts, Detach, Hint, OwnProcess, Yield};
+        use RequestBody::{Contexts, Detach, OwnProcess, Yield};
         let body = request.body;
-        if matches!(body, Yield { .. } | Hint { .. } | Detach | Contexts { .. } | OwnProcess { .. }) {
+        if matches!(body, Yield { .. } | Detach | Contexts { .. } | OwnProcess { .. }) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
         // Gemini's peers take a closed connection for an answer and run on, so a peer that is not served gets no answer, as from Gemini. A
@@ -259,7 +254,6 @@ impl EventLoop {
         (process.protocol, process.token) = (Protocol::Gemini, Some(id));
         let process = self.add_process(process);
         self.connections.set_role(id, Role::Legacy(process));
-        self.stream_gates.process_changed(process);
         let added = self.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
         added.map_err(|_| Reason::ClientRemoved)?;
         Ok(process)

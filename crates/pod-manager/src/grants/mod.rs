@@ -131,7 +131,6 @@ impl Grants {
             && let Some(pages) = &process.endpoint.pages
         {
             let contended = clients.get(process.client).is_some_and(|client| client.contended);
-            self.ledger.set_gated(id, pages.has_gates());
             let (page, limited) = (pages.grant(), self.ledger.is_limited(process.client));
             page.set_contended(contended);
             if page.limited() != limited {

@@ -21,7 +21,7 @@ use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
+use scheduling::{ChannelGroupMetrics, PreemptionMetrics};
 pub(crate) use scheduling::{EnforcementLevel, Preempted};
 use sluice_daemon::ProcessCollector;
 use sluice_proto::control::{self, EventLoop, EventLoopBucket};
@@ -45,7 +45,6 @@ enum Notice {
 /// The event loop's end: creates and removes the series of clients, counts refused connections, controls and preemptions.
 pub(crate) struct Metrics {
     pub(crate) channel_groups: ChannelGroupMetrics,
-    pub(crate) stream_gates: StreamGateMetrics,
     pub(crate) preemptions: PreemptionMetrics,
     pub(crate) switch_times: SwitchTimes,
     pub(crate) memory_readings: MemoryReadings,
@@ -150,7 +149,6 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
     let metrics = Metrics {
         round_seconds: series.keep(Histogram::with_opts(rounds))?,
         channel_groups: ChannelGroupMetrics::new(&mut series)?,
-        stream_gates: StreamGateMetrics::new(&mut series)?,
         preemptions: PreemptionMetrics::new(&mut series)?,
         switch_times: SwitchTimes::new(&mut series)?,
         memory_readings: MemoryReadings::new(&mut series)?,

@@ -1,12 +1,9 @@
-//! The series of channel-group scheduling, of the stream gates and of preemptions.
+//! The series of channel-group scheduling and of preemptions.
 
 use super::Series;
 use crate::channel_groups::{Cause, ControlFailure};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Result,
-};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Result};
 use sluice_core::channel_groups::{ControlOp, ControlOutcome};
-use sluice_core::stream_gates::GateState;
 use sluice_proto::control;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,16 +17,12 @@ const CONTROL_BUCKETS: [f64; 10] =
 pub(crate) enum EnforcementLevel {
     /// Its channel groups are controlled. Those of a latency-critical process have time slices only.
     Full,
-    /// Its stream gates hold back work that has not begun on the GPU.
-    Device,
-    /// Its stream gates hold back work that has not been submitted.
-    Host,
     /// Grants only.
     Token,
 }
 
 /// In the order of [`EnforcementLevel`].
-const LEVELS: [&str; 4] = ["turn", "device", "host", "token"];
+const LEVELS: [&str; 2] = ["turn", "token"];
 
 /// Counts controls, quanta, and processes by enforcement level.
 pub(crate) struct ChannelGroupMetrics {
@@ -46,7 +39,7 @@ pub(crate) struct ChannelGroupMetrics {
     pub(crate) descriptors_refused: IntCounter,
     pub(crate) announcements_waiting: IntGauge,
     pub(crate) announcements_refused: IntCounter,
-    levels: [IntGauge; 4],
+    levels: [IntGauge; 2],
 }
 
 impl ChannelGroupMetrics {
@@ -99,7 +92,7 @@ impl ChannelGroupMetrics {
         self.seconds[op.index()].observe(took.as_secs_f64());
     }
 
-    /// All counts, for the node agent; the caller adds those of gates and preemptions.
+    /// All counts, for the node agent; the caller adds those of preemptions.
     pub(crate) fn to_proto(&self) -> control::Steering {
         let controls = ControlOp::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
             ControlOutcome::LABELS.iter().zip(by_outcome).map(|(outcome, counter)| control::Controls {
@@ -115,7 +108,6 @@ impl ChannelGroupMetrics {
             given_up: self.given_up.get(),
             descriptors_refused: self.descriptors_refused.get(),
             announcements_refused: self.announcements_refused.get(),
-            gate_changes: HashMap::new(),
             preemptions: Vec::new(),
             preemption_times: HashMap::new(),
             hand_off_times: HashMap::new(),
@@ -133,36 +125,6 @@ impl ChannelGroupMetrics {
         for (gauge, count) in self.levels.iter().zip(counts) {
             gauge.set(count);
         }
-    }
-}
-
-/// The state of the stream gates, and its changes by the new state.
-pub(crate) struct StreamGateMetrics {
-    closed: IntGauge,
-    changes: [IntCounter; 4],
-}
-
-impl StreamGateMetrics {
-    pub(super) fn new(series: &mut Series) -> Result<Self> {
-        let closed = "1 while best-effort processes hold back submitted work because a latency-critical process is busy";
-        let changes = "Changes of the stream gates of best-effort processes, by new state";
-        let changes = IntCounterVec::new(series.opts("sluice_gate_changes_total", changes), &["to"]);
-        Ok(Self {
-            closed: series.gauge("sluice_gate_closed", closed)?,
-            changes: series.by_value(changes, GateState::LABELS)?,
-        })
-    }
-
-    /// The counts by new state, for the node agent.
-    pub(crate) fn to_proto(&self) -> HashMap<String, u64> {
-        let changes = GateState::LABELS.iter().zip(&self.changes);
-        changes.map(|(to, counter)| ((*to).to_owned(), counter.get())).collect()
-    }
-
-    /// Counts a change.
-    pub(crate) fn changed(&self, to: GateState) {
-        self.closed.set(i64::from(to.is_closed()));
-        self.changes[to.index()].inc();
     }
 }
 
@@ -187,7 +149,7 @@ pub(crate) enum Preempted {
 const PREEMPTION_OUTCOMES: [&str; 6] =
     ["success", "timeout", "context_save_failed", "insufficient_memory", "gpu_hung", "invalid_state"];
 
-/// The levels whose outcomes the manager knows: full and token. The outcome of stream gates is known to the process only.
+/// In the order of [`EnforcementLevel`].
 pub(super) const PREEMPTION_LEVELS: [&str; 2] = ["turn", "token"];
 
 impl From<&std::result::Result<(), ControlFailure>> for Preempted {

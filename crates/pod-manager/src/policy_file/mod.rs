@@ -9,13 +9,12 @@ mod settings;
 
 pub use schema::schema;
 
-use crate::config::{Config, GatedProcesses};
+use crate::config::Config;
 use lines::line_of;
 use schema::plain;
 use serde_yaml::{Mapping, Value};
 use settings::{Kind, REFUSED, SETTINGS, Setting};
 use sluice_core::resources::{Mistake, Mistakes, shown};
-use sluice_core::share::Share;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -131,8 +130,6 @@ impl Kind {
             Self::Milliseconds(..) => "a number of milliseconds",
             Self::Microseconds(..) => "a whole number of microseconds",
             Self::Count(..) => "a whole number",
-            Self::Share(..) => "a number from 0 to 0.5",
-            Self::Gates(_) => "auto, always or off",
         }
     }
 
@@ -146,16 +143,6 @@ impl Kind {
             Self::Count(.., field) => {
                 set(field(config), value.as_u64().and_then(|count| count.try_into().ok()))
             }
-            Self::Share(_, field) => {
-                set(field(config), number.and_then(|share| Share::from_fraction(share).ok()))
-            }
-            Self::Gates(field) => set(
-                field(config),
-                match value {
-                    Value::Bool(false) => Some(GatedProcesses::Off),
-                    other => other.as_str().and_then(gated),
-                },
-            ),
         }
     }
 
@@ -165,12 +152,6 @@ impl Kind {
             Self::Milliseconds(.., field) => plain(field(config).as_secs_f64() * 1e3),
             Self::Microseconds(.., field) => serde_json::json!(u64::try_from(field(config).as_micros()).ok()),
             Self::Count(.., field) => serde_json::json!(*field(config)),
-            Self::Share(_, field) => plain(field(config).as_fraction()),
-            Self::Gates(field) => serde_json::json!(match field(config) {
-                GatedProcesses::TokenScheduled => "auto",
-                GatedProcesses::All => "always",
-                GatedProcesses::Off => "off",
-            }),
         }
     }
 }
@@ -185,15 +166,6 @@ fn set<T>(field: &mut T, value: Option<T>) -> bool {
 
 fn seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-fn gated(word: &str) -> Option<GatedProcesses> {
-    match word {
-        "auto" => Some(GatedProcesses::TokenScheduled),
-        "always" => Some(GatedProcesses::All),
-        "off" => Some(GatedProcesses::Off),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -39,9 +39,6 @@ fn property(setting: &Setting, mut config: Config) -> Value {
     let mut property = match setting.kind {
         Kind::Milliseconds(least, most, _) => number("number", least, most),
         Kind::Microseconds(least, most, _) | Kind::Count(least, most, _) => number("integer", least, most),
-        Kind::Share(most, _) => number("number", 0.0, most),
-        // Helm reads a bare `off` as false.
-        Kind::Gates(_) => json!({ "enum": ["auto", "always", "off", false] }),
     };
     property["description"] = json!(setting.help);
     property["default"] = default;

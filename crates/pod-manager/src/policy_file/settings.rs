@@ -1,7 +1,6 @@
 //! What the policy file may contain, and what is refused with the reason.
 
-use crate::config::{Config, GatedProcesses};
-use sluice_core::share::Share;
+use crate::config::Config;
 use std::time::Duration;
 
 /// A field of the configuration.
@@ -25,10 +24,6 @@ pub(super) enum Kind {
     Microseconds(f64, f64, Field<Duration>),
     /// A whole number in this range.
     Count(f64, f64, Field<usize>),
-    /// A share up to this one.
-    Share(f64, Field<Share>),
-    /// `auto`, `always` or `off`.
-    Gates(Field<GatedProcesses>),
 }
 
 /// The longest span that requests may be kept over, and thus the longest grant, milliseconds.
@@ -39,7 +34,7 @@ const SCHEDULING: &str = "scheduling";
 const ROOT: &str = "preemption";
 
 /// All settings, in the order of the documentation.
-pub(super) static SETTINGS: [Setting; 14] = [
+pub(super) static SETTINGS: [Setting; 11] = [
     Setting {
         path: &[ROOT, TIMESLICE, "be_task_us"],
         field: "best_effort_slice",
@@ -57,25 +52,6 @@ pub(super) static SETTINGS: [Setting; 14] = [
         field: "shared_critical_slice",
         kind: Kind::Microseconds(1_000.0, 1_000_000.0, |config| &mut config.shared_critical_slice),
         help: "Time slice of latency-critical channel groups while several of them have work",
-    },
-    Setting {
-        path: &[ROOT, "gates", "processes"],
-        field: "gates",
-        kind: Kind::Gates(|config| &mut config.gates),
-        help: "Best-effort processes that wait at stream gates while a latency-critical process is busy: those whose channel groups \
-               are not controlled, all, or none",
-    },
-    Setting {
-        path: &[ROOT, "gates", "idle_us"],
-        field: "gate_idle",
-        kind: Kind::Microseconds(0.0, 1_000_000.0, |config| &mut config.gate_idle),
-        help: "Time for which all latency-critical processes must be idle before the gates open",
-    },
-    Setting {
-        path: &[ROOT, "gates", "open_share"],
-        field: "gate_share",
-        kind: Kind::Share(0.5, |config| &mut config.gate_share),
-        help: "Part of the time for which the gates are open even if a latency-critical process is busy",
     },
     Setting {
         path: &[ROOT, SCHEDULING, "quantum_ms"],

@@ -34,13 +34,7 @@ fn example_of_the_documentation_sets_what_it_says() {
     let config = base().with_policy(example).unwrap();
     assert_eq!(config.best_effort_slice, Duration::from_micros(200));
     assert_eq!(config.quantum, Duration::from_millis(40));
-    assert_eq!(config.gates, GatedProcesses::TokenScheduled);
-    let untouched = Config {
-        best_effort_slice: base().best_effort_slice,
-        quantum: base().quantum,
-        gates: base().gates,
-        ..config
-    };
+    let untouched = Config { best_effort_slice: base().best_effort_slice, quantum: base().quantum, ..config };
     assert_eq!(untouched, base());
 }
 
@@ -68,10 +62,6 @@ fn each_setting_reaches_its_policy() {
 ---
 preemption:
   timeslice: { be_task_us: 200, lc_task_us: 5e5, lc_shared_us: 2000 }
-  gates:
-    processes: always
-    idle_us: 700
-    open_share: 0.1
   scheduling:
     quantum_ms: 60
     first_grant_ms: 21
@@ -87,18 +77,12 @@ preemption:
     let policies = base().with_policy(text).unwrap().policies();
     let slices = policies.channel_groups;
     assert_eq!((slices.best_effort_slice_us, slices.long_us, slices.shared_us), (200, 500_000, 2_000));
-    assert_eq!(policies.gated, GatedProcesses::All);
-    assert_eq!((policies.gates.idle_ns, policies.gates.least_open.ppm()), (700_000, 100_000));
     let ledger = policies.ledger;
     let quota = ledger.quota;
     let quotas = [quota.base_ns, quota.min_ns, quota.cap_ns, quota.limit_period_ns];
     assert_eq!(quotas, [21_000_000, 2_500_000, 150_000_000, 300_000_000]);
     let times = [ledger.quantum_ns, ledger.return_timeout_ns, ledger.idle_credit_ns];
     assert_eq!((ledger.capacity, times), (2, [60_000_000, 1_500_000_000, 35_000_000]));
-    // Helm writes false for a bare `off`.
-    let off = |word: &str| base().with_policy(&format!("preemption: {{ gates: {{ processes: {word} }} }}"));
-    assert_eq!(off("false").unwrap().gates, GatedProcesses::Off);
-    assert_eq!(off("off").unwrap().gates, GatedProcesses::Off);
 }
 
 #[test]
@@ -109,7 +93,7 @@ preemption:
   timeslice:
     be_task_us: 1.5
     quantum_ms: 50
-  gates: off
+  timeslices: off
   scheduling:
     quantum_ms: 20
     grants_at_once: many
@@ -121,7 +105,7 @@ retries: 3
     let expected = [
         "4 preemption.timeslice.be_task_us",
         "5 preemption.timeslice.quantum_ms",
-        "6 preemption.gates",
+        "6 preemption.timeslices",
         "8 preemption.scheduling.quantum_ms",
         "9 preemption.scheduling.grants_at_once",
         "11 preemption.scheduling.return_timeout_ms",
@@ -134,7 +118,7 @@ retries: 3
         "line 8, preemption.scheduling.quantum_ms: found 20, expected 30 to 100 ms",
         "line 5, preemption.timeslice.quantum_ms: found an unknown key, expected only be_task_us, lc_task_us, lc_shared_us",
         "line 9, preemption.scheduling.grants_at_once: found \"many\", expected a whole number",
-        "line 12, preemption.power: found an unknown key, expected only timeslice, gates, scheduling",
+        "line 12, preemption.power: found an unknown key, expected only timeslice, scheduling",
     ] {
         assert!(words.contains(part), "{part}\n{words}");
     }
@@ -160,7 +144,7 @@ fn value_of_another_kind_is_one_mistake_also_if_the_setting_contradicts_another(
 fn text_that_is_no_mapping_is_refused_with_its_line() {
     assert_eq!(places("- 1\n"), ["1 file"]);
     assert_eq!(places("preemption:\n  scheduling: {\n"), ["3 file"]);
-    assert_eq!(words("preemption:\n  gates: {}\n  gates: {}\n").matches("duplicate").count(), 1);
+    assert_eq!(words("preemption:\n  timeslice: {}\n  timeslice: {}\n").matches("duplicate").count(), 1);
 }
 
 /// The example of GPreempt's design in the project's second seed text.
@@ -239,7 +223,6 @@ fn ranges_of_the_schema_are_those_of_the_manager() {
     for setting in &SETTINGS {
         let (least, most, step) = match setting.kind {
             Kind::Milliseconds(least, most, _) | Kind::Microseconds(least, most, _) => (least, most, 1.0),
-            Kind::Share(most, _) => (0.0, most, 0.01),
             Kind::Count(least, most, field) => {
                 for (count, holds) in [(least - 1.0, false), (least, true), (most, true), (most + 1.0, false)]
                 {
@@ -249,7 +232,6 @@ fn ranges_of_the_schema_are_those_of_the_manager() {
                 }
                 continue;
             }
-            Kind::Gates(_) => continue,
         };
         let found = [least - step, least, most, most + step].map(|number| checked(setting, number));
         assert_eq!(found, [false, true, true, false], "{}", setting.field);

@@ -87,11 +87,6 @@ impl Endpoint {
         self.pages.as_ref().is_some_and(|pages| pages.report().has_unannounced_groups())
     }
 
-    /// Whether it has announced work since that was last read.
-    pub(crate) fn has_announced(&self) -> bool {
-        self.pages.as_ref().is_some_and(Pages::has_announced)
-    }
-
     /// Whether a launch of it is postponed because of another client's deadline.
     fn is_postponed(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.report().is_postponed())
@@ -108,9 +103,7 @@ impl Endpoint {
     /// Takes a wake-up: withdraws the request, because the pages are about to be read. After too many its
     /// eventfd is no longer polled.
     pub(crate) fn take_wakeup(&mut self, activity: Activity, io: &Io) {
-        let news = |since: u64| {
-            activity.busy || activity.since_ns >= since || self.has_announced() || self.is_postponed()
-        };
+        let news = |since: u64| activity.busy || activity.since_ns >= since || self.is_postponed();
         let requested = self.wakeups.requested_since.is_some_and(news);
         self.request_wakeups(None);
         let wakeup = if requested { Wakeup::WithActivity } else { Wakeup::WithoutActivity };
@@ -171,7 +164,7 @@ fn polled_eventfd(id: ProcessId, io: &Io) -> Option<OwnedFd> {
 /// Whether a wake-up came with news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wakeup {
-    /// The manager requested it, and the process has work or has had or announced some since then.
+    /// The manager requested it, and the process has work or has had some since then.
     WithActivity,
     /// The manager did not request it, or nothing has happened.
     WithoutActivity,
@@ -190,8 +183,7 @@ impl Wakeup {
     }
 }
 
-/// 10 s of wake-ups at once, refilled by 1 s a second: 10,000 without activity, and 1,000 a second in the long run. While gates are
-/// closed the loop polls 4,000 to 10,000 times a second without any wake-up.
+/// 10 s of wake-ups at once, refilled by 1 s a second: 10,000 without activity, and 1,000 a second in the long run.
 const WAKEUP_RATE: Rate = Rate::one_per(10_000_000_000, 1);
 
 /// Wake-ups of one process. Each costs a round of the event loop. A process that exceeds the limit is polled only: the manager removes its

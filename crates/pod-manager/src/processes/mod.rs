@@ -13,7 +13,6 @@ pub(crate) use pages::Pages;
 
 use crate::announcement::Descriptors;
 use crate::metrics::EnforcementLevel;
-use sluice_comm::page::report;
 use sluice_core::channel_groups::Activity;
 use sluice_core::processes::{self, GrantPageMapping};
 use sluice_core::{ProcessId, ProcessKey};
@@ -58,13 +57,8 @@ pub(crate) fn enforcement_level(processes: &Processes, id: ProcessId) -> Option<
     if process.state.is_unhooked() && is_controlled {
         return Some(EnforcementLevel::Full);
     }
-    let gates = process.endpoint.pages.as_ref()?.report().gates();
-    Some(match gates {
-        _ if is_controlled => EnforcementLevel::Full,
-        report::GATES_DEVICE => EnforcementLevel::Device,
-        report::GATES_HOST => EnforcementLevel::Host,
-        _ => EnforcementLevel::Token,
-    })
+    process.endpoint.pages.as_ref()?;
+    Some(if is_controlled { EnforcementLevel::Full } else { EnforcementLevel::Token })
 }
 
 /// Brings what the scheduler knows of the activity, and of the wanted slices, of the processes that matter to it up to date.

@@ -2,7 +2,7 @@
 
 use super::busy_meter::BusyMeter;
 use crate::latencies::{LatencyReport, NewReport};
-use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
+use sluice_comm::page::grant::URGENT_NOW;
 use sluice_comm::page::{
     FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, ReturnedGrant, UNLIMITED,
 };
@@ -36,8 +36,6 @@ pub(crate) struct Pages {
     latencies: LatencyReport,
     /// How often its work had begun when that was last read.
     bursts_seen: u64,
-    /// The value of `announced_ns` that was read last.
-    pub(crate) announced_seen: u64,
     /// The count of returns on the page up to which they were dealt with, from the page or from frames.
     returns_seen: u64,
     /// The last return was read from the page, and its YIELD has not been read.
@@ -71,7 +69,6 @@ impl Pages {
             postponed: BusyMeter::new(0, now),
             latencies: LatencyReport::new(now),
             bursts_seen: 0,
-            announced_seen: 0,
             returns_seen: 0,
             is_yield_due: false,
             requested_on_page: false,
@@ -79,18 +76,6 @@ impl Pages {
         };
         pages.beat(now);
         Ok(pages)
-    }
-
-    /// Tells the process whether it is to put stream gates in front of its work, and whether they are closed.
-    pub(crate) fn set_gate(&self, wanted: bool, closed: bool) {
-        if self.grant().set_gate(wanted, closed) {
-            futex::wake_low(self.grant().gate_futex(), u32::MAX);
-        }
-    }
-
-    /// Whether what the process submits waits at stream gates: they are wanted, and it reports some.
-    pub(crate) fn has_gates(&self) -> bool {
-        self.grant().gate_word() & GATES_WANTED != 0 && self.report().gates() != 0
     }
 
     /// Shows the unlimited grant of a process that the GPU schedules: its page never decides when it runs.
@@ -101,11 +86,10 @@ impl Pages {
         self.grant().open(UNLIMITED, UNLIMITED, epoch);
     }
 
-    /// Ends the grant and opens the stream gate.
+    /// Ends the grant.
     pub(crate) fn close(&mut self) {
         self.shows_hardware_grant = false;
         self.grant().close();
-        self.set_gate(false, false);
         self.set_urgent(UrgentWork::None);
     }
 
@@ -130,7 +114,7 @@ impl Pages {
         }
     }
 
-    /// Whether the hook reports its activity and announcements and knows stream gates.
+    /// Whether the hook reports its activity.
     pub(crate) fn reports_activity(&self) -> bool {
         self.version >= FIRST_WITH_ACTIVITY
     }
@@ -239,10 +223,5 @@ impl Pages {
         }
         self.returns_seen = self.returns_seen.saturating_add(1);
         true
-    }
-
-    /// Whether the process has announced work since that was last read.
-    pub(crate) fn has_announced(&self) -> bool {
-        self.report().announced_ns() != self.announced_seen
     }
 }

@@ -3,7 +3,6 @@
 use crate::support::hook::{Hook, PATIENCE};
 use crate::support::{MS, World, until};
 use sluice_comm::page::grant::URGENT_NOW;
-use sluice_pod_manager::GatedProcesses;
 use sluice_sys::futex::{self, Wake};
 
 const CLIENTS: &str = "
@@ -15,13 +14,21 @@ clients:
 
 /// A manager with both services attached.
 fn services() -> (World, Hook, Hook) {
-    let world = World::with(CLIENTS, |config| config.gates = GatedProcesses::Off);
+    let world = World::with(CLIENTS, |_| {});
     let (resnet, decode) = (world.process("resnet"), world.process("decode"));
     resnet.report().set_service_ns(MS);
     decode.report().set_service_ns(60 * MS);
     world.settle();
     until("its wake-ups are requested", || resnet.page().wakeup_requested());
     (world, resnet, decode)
+}
+
+#[test]
+fn request_for_wakeups_is_withdrawn_when_a_service_becomes_best_effort() {
+    let (world, resnet, _decode) = services();
+    let best_effort = CLIENTS.replace(", class: latency-critical, slo: 2ms", "");
+    std::fs::write(&world.file, best_effort).unwrap();
+    until("the request is withdrawn", || !resnet.page().wakeup_requested());
 }
 
 fn shows(decode: &Hook, urgent: u64) {

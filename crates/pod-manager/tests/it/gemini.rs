@@ -115,7 +115,7 @@ fn unknown_name_gets_no_answer_and_keeps_its_connection() {
 fn the_extended_protocol_and_garbage_are_not_spoken_over_tcp() {
     let world = world();
     for (body, reason) in
-        [(RequestBody::Detach, "out_of_order"), (RequestBody::Hint { lead_us: 1 }, "out_of_order")]
+        [(RequestBody::Detach, "out_of_order"), (RequestBody::OwnProcess { pid: 1 }, "out_of_order")]
     {
         let mut peer = connect(&world, "client1");
         peer.send(body);

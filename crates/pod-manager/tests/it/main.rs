@@ -27,7 +27,6 @@ mod probation;
 mod processes;
 mod reload;
 mod stalled;
-mod stream_gates;
 mod switch_times;
 mod tokens;
 mod trace;

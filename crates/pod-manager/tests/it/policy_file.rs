@@ -5,7 +5,6 @@ use crate::support::driver::Call;
 use crate::support::group_processes::{process_with_groups, quiet, worked, works};
 use crate::support::hook::Hook;
 use crate::support::{CLIENTS, MS, World, logs, until};
-use sluice_comm::page::grant;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -131,41 +130,6 @@ fn groups_get_the_slices_of_the_new_policy() {
     assert_eq!(world.driver.take_calls(), [Call::Slice(1, 2000)]);
 }
 
-#[test]
-fn gates_begin_and_end_with_the_policy() {
-    let gates = |processes| format!("preemption: {{ gates: {{ processes: {processes} }} }}\n");
-    let (world, file) = world_with(&gates("off"));
-    let (be, lc) = (world.process("be-a"), world.process("lc"));
-    lc.becomes(true, world.clock.now());
-    world.settle();
-    assert_eq!(world.metric("sluice_gate_closed"), Some(0.0));
-    let closed = || be.page().gate_word() & grant::GATE_CLOSED != 0;
-    assert!(!closed());
-    apply(&world, &file, &gates("auto"));
-    until("the gates are closed", closed);
-    apply(&world, &file, &gates("off"));
-    until("the gates are open", || !closed());
-}
-
-#[test]
-fn gates_open_after_the_idle_time_of_the_new_policy() {
-    let gates = |idle_us| {
-        format!("preemption: {{ gates: {{ processes: auto, idle_us: {idle_us}, open_share: 0 }} }}\n")
-    };
-    let (world, file) = world_with(&gates(500));
-    let (be, lc) = (world.process("be-a"), world.process("lc"));
-    let closed = || be.page().gate_word() & grant::GATE_CLOSED != 0;
-    lc.becomes(true, world.clock.now());
-    until("the gates are closed", closed);
-    apply(&world, &file, &gates(20_000));
-    world.clock.advance(3 * MS);
-    lc.becomes(false, world.clock.now());
-    world.advance(10 * MS);
-    assert!(closed(), "the earlier policy would have opened them");
-    world.advance(10 * MS);
-    until("the gates are open", || !closed());
-}
-
 /// Two clients pass the token on while the policy changes a thousand times, in each of its settings. Every request is granted, every
 /// grant lasts as long as it was given, and at most one client holds one.
 #[test]
@@ -174,11 +138,10 @@ fn thousand_reloads_under_load_lose_no_grant() {
     let policy = |round: u64| {
         let (first, longest) = (20 + round % 50, 100 + round % 7);
         format!(
-            "preemption:\n  timeslice: {{ be_task_us: {}, lc_task_us: {} }}\n  gates: {{ processes: {} }}\n  scheduling: {{ first_grant_ms: {first}, \
+            "preemption:\n  timeslice: {{ be_task_us: {}, lc_task_us: {} }}\n  scheduling: {{ first_grant_ms: {first}, \
              longest_grant_ms: {longest}, quantum_ms: {}, short_pause_ms: {}, return_timeout_ms: {} }}\n",
             1 + round % 1500,
             1000 + round * 900,
-            ["off", "auto", "always"][usize::try_from(round % 3).unwrap()],
             30 + round % 70,
             round % 200,
             2000 + round,
@@ -187,7 +150,7 @@ fn thousand_reloads_under_load_lose_no_grant() {
     let (world, file) = world_with(&policy(0));
     let (a, b) = world.holder_and_waiter();
     let mut hooks = [a, b];
-    // Slices and gates change beside a latency-critical process.
+    // Slices change beside a latency-critical process.
     let (lc, _lc) = process_with_groups(&world, "lc", &[3]);
     worked(&world, &lc);
     for round in 1..=RELOADS {

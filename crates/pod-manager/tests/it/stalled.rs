@@ -3,7 +3,6 @@
 use crate::support::group_processes::{quiet, two};
 use crate::support::hook::Hook;
 use crate::support::{MS, World};
-use sluice_comm::page::grant;
 
 /// Milliseconds of the next second in which this group is enabled. The CPU clock of `moving` moves on meanwhile.
 fn enabled_ms(world: &World, group: u32, moving: Option<&Hook>) -> u64 {
@@ -41,32 +40,6 @@ fn process_with_one_long_kernel_keeps_its_quanta() {
     let ((_a, _ad), (b, _bd)) = two(&world);
     let enabled: Vec<u64> = (0..3).map(|_| enabled_ms(&world, 2, Some(&b))).collect();
     assert!(enabled.iter().all(|ms| *ms >= 450), "{enabled:?}");
-}
-
-fn is_closed(hook: &Hook) -> bool {
-    hook.page().gate_word() & grant::GATE_CLOSED != 0
-}
-
-#[test]
-fn gates_open_beside_a_frozen_latency_critical_process_until_it_continues() {
-    let world = World::new();
-    let be = world.process("be-a");
-    let lc = world.process("lc");
-    lc.becomes(true, world.clock.now());
-    world.advance(MS);
-    world.settle();
-    assert!(is_closed(&be));
-    lc.process.freeze(false);
-    let closed = (0..1000).filter(|_| {
-        world.advance(MS);
-        is_closed(&be)
-    });
-    let closed = closed.count();
-    assert!((50..=200).contains(&closed), "{closed} ms of a second");
-    lc.process.thaw();
-    world.advance(50 * MS);
-    world.settle();
-    assert!(is_closed(&be));
 }
 
 /// Milliseconds after the deadline at which the next process gets the grant of one that does not return it.

@@ -188,12 +188,11 @@ fn the_two_channels_of_a_process_declare_its_memory_once() {
 }
 
 #[test]
-fn hints_and_detach_are_understood() {
+fn detach_ends_a_grant_and_forgets_the_memory() {
     use sluice_comm::{RequestBody, ResponseBody};
     let world = World::new();
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
     assert!(a.reserve(10));
-    a.token.send(RequestBody::Hint { lead_us: 300 });
     a.want();
     a.granted();
     b.want();

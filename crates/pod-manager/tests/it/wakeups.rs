@@ -67,10 +67,6 @@ fn unrequested_wakeups_above_the_limit_are_ignored() {
 fn requested_wakeups_without_activity_above_the_limit_are_ignored() {
     logs::collect();
     let world = World::new();
-    let (_be, lc) = (world.process("be-a"), world.process("lc"));
-    until("wake-ups are requested", || lc.page().wakeup_requested());
-    wake_until_ignored(&world, &lc);
-    // Wake-ups are requested from a hardware-scheduled process as well.
     let (a, _a) = process_with_groups(&world, "be-b", &[1]);
     until("wake-ups are requested", || a.page().wakeup_requested());
     wake_until_ignored(&world, &a);
@@ -94,16 +90,6 @@ fn wakeups_for_thousands_of_requests_a_second_are_accepted() {
         world.clock.pass(200_000);
     }
     assert_eq!(ignored(&a), 0);
-}
-
-#[test]
-fn request_for_wakeups_is_withdrawn_when_a_process_becomes_best_effort() {
-    let world = World::new();
-    let (_be, lc) = (world.process("be-a"), world.process("lc"));
-    until("wake-ups are requested", || lc.page().wakeup_requested());
-    let best_effort = crate::support::CLIENTS.replace(", class: latency-critical", "");
-    std::fs::write(&world.file, best_effort).unwrap();
-    until("the request is withdrawn", || !lc.page().wakeup_requested());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use driver::FakeDriver;
 use hook::Hook;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use peers::ScriptedPeers;
-use sluice_pod_manager::{Config, GatedProcesses, Handle, Parts, start_with};
+use sluice_pod_manager::{Config, Handle, Parts, start_with};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -90,7 +90,6 @@ impl World {
         let file = directory.path().join("resources");
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
-        config.gates = GatedProcesses::TokenScheduled;
         config.missed_heartbeat = NEVER_STOPPED;
         config.busy_poll = NO_POLLING;
         change(&mut config);

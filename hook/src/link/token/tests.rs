@@ -1,14 +1,11 @@
 use std::cell::Cell;
-use std::time::Duration;
 
-use sluice_comm::page::grant::GATE;
 use sluice_comm::{Name, SILENCE_NS};
 
 use sluice_hook_core::deadline_polling::{AROUND_NS, Step};
 use sluice_hook_core::hold_kernel::{HoldKernels, Settings};
 use sluice_hook_core::platform::TokenLink;
 use sluice_sys::clock::monotonic_ns;
-use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 
 use super::super::answer_wait::Wait;
@@ -41,31 +38,6 @@ fn abandoned_hold_kernels_report_no_lead() {
     connection.report_lead(1_000_000);
     crate::hold_kernel::abandon(&HoldKernels::new(Settings::default()), &connection);
     assert_eq!(ReportView::new(report).lead_ns(), 0);
-}
-
-#[test]
-fn wait_for_a_gate_word_ends_when_its_page_is_replaced() {
-    let (old, new) = (page(), page());
-    let connection = connection_with(old);
-    std::thread::scope(|scope| {
-        let wait = || connection.wait_for_gate_change(&old[GATE], 0, Duration::from_secs(60));
-        let waiting = scope.spawn(wait);
-        while connection.awaited_gate.load(SeqCst).is_null() {
-            std::thread::yield_now();
-        }
-        connection.grant.store(std::ptr::from_ref(new).cast_mut(), SeqCst);
-        connection.end_wait_for(&old[GATE]);
-        let ended = waiting.join().expect("the wait");
-        assert!(matches!(ended, futex::Wake::Woken | futex::Wake::Changed), "{ended:?}");
-    });
-}
-
-#[test]
-fn gate_word_of_a_replaced_page_is_not_waited_for() {
-    let (old, new) = (page(), page());
-    let connection = connection_with(new);
-    let ended = connection.wait_for_gate_change(&old[GATE], 0, Duration::from_secs(60));
-    assert_eq!(ended, futex::Wake::Changed);
 }
 
 #[test]

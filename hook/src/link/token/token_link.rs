@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::latency::LatencyKind;
-use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{ReturnedGrant, UNLIMITED};
 use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody, ms_to_ns};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
@@ -35,8 +34,6 @@ impl TokenLink for TokenConnection {
         self.memory.reattach_if_lost();
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
-        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
-        let before = unsafe { &*self.grant.load(Acquire) };
         let attached = self.socket.connect(&self.address).and_then(|()| match self.address {
             Address::Unix(_) => self.attach(),
             Address::Tcp(..) => self.attach_gemini(),
@@ -45,12 +42,8 @@ impl TokenLink for TokenConnection {
             Ok(attached) => {
                 self.reported_busy_ns.store(0, Relaxed);
                 self.attached.store(true, SeqCst);
-                // SAFETY: as above.
-                let now = unsafe { &*self.grant.load(Acquire) };
-                self.presence.attached(now);
-                if !std::ptr::eq(before, now) {
-                    self.end_wait_for(&before[GATE]);
-                }
+                // SAFETY: the pointer is that of a page that is mapped and never unmapped.
+                self.presence.attached(unsafe { &*self.grant.load(Acquire) });
                 Ok(attached)
             }
             Err(error) => {
@@ -71,7 +64,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn announce(&self) -> Result<(), LinkError> {
-        if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
+        if !self.announces_groups() {
             return Ok(());
         }
         if let Some(announced) = self.announcer.next(&self.socket)? {

@@ -2,7 +2,6 @@
 //! simulated GPU's ledger.
 
 use nix::sys::signal::Signal;
-use sluice_preload_tests::node::Measured;
 use sluice_preload_tests::tenant::end;
 use sluice_preload_tests::{MS, Node, Tenant, checks, eventually, exclusive, shared, tenant};
 use sluice_test_bed::timeline;
@@ -176,76 +175,5 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
         assert_eq!(metrics.sum(series, labels), Some(0.0), "{series}");
     }
     changing.finish().expect_success();
-    end(tenants);
-}
-
-#[test]
-fn without_controls_stream_gates_leave_the_others_their_gate_share() {
-    // The manager opens the gates by the real clock.
-    let _lock = exclusive();
-    // A service beyond its request would be delayed for the others.
-    let node = Node::with(
-        "clients:\n  - { name: service, request: 1, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0, memory: 1Gi }\n",
-    )
-    .manager_arguments("--controls off --gates auto --gate-share 0.1")
-    .start();
-    let tenants = busy(&node, &["batch"]);
-    let mut service = node.tenant("service", "tenant").start();
-    service.expect("ready");
-    assert_eq!(service.ask("launch 1 600000000"), "launched");
-    eventually("the gates to be closed", || {
-        (node.metrics().sum("sluice_gate_closed", &[]) == Some(1.0)).then_some(())
-    });
-    let (begin, _) = node.let_pass(SECOND);
-    let Measured { span, taken, .. } = node.undisturbed(6 * SECOND);
-    let share = node.window(span).share_of_time(tenants[0].pid());
-    assert!((0.02 - taken..0.2 + taken).contains(&share), "it had {share:.4} of the GPU's time");
-    let forced = node.metrics().sum("sluice_gate_changes_total", &["to=\"forced\""]).unwrap();
-    let forced = forced / seconds(begin, node.ledger().gpu.now_ns);
-    assert!((0.45 * (1.0 - taken)..2.7).contains(&forced), "{forced} times in a second");
-    service.signal(nix::sys::signal::Signal::SIGKILL);
-    eventually("the gates to be open", || {
-        (node.metrics().sum("sluice_gate_closed", &[]) == Some(0.0)).then_some(())
-    });
-    let seen = node.row(&tenants[0]).kernels_completed;
-    node.when_completed(&tenants[0], seen + 50);
-    end(tenants);
-}
-
-#[test]
-fn without_controls_submitted_work_waits_while_a_latency_critical_process_is_busy() {
-    let _lock = shared();
-    let node = Node::with(
-        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
-    )
-    .manager_arguments("--controls off --gates auto --gate-share 0")
-    .start();
-    let mut service = node.tenant("service", "tenant").start();
-    service.expect("ready");
-    // The manager knows the service from its first work on.
-    assert_eq!(service.ask("launch 1 100"), "launched");
-    assert_eq!(service.ask("sync"), "synced");
-    let tenants = busy(&node, &["batch"]);
-    let runs = |tenant: &Tenant| {
-        let seen = node.row(tenant).kernels_completed;
-        node.when_completed(tenant, seen + 100);
-    };
-    let completed = || {
-        let before = node.row(&tenants[0]).kernels_completed;
-        node.let_pass(100 * MS);
-        node.row(&tenants[0]).kernels_completed - before
-    };
-    // Work for the default stream waits before it is submitted.
-    eventually("gates in front of its work", || {
-        (node.metrics().sum("sluice_level", &["level=\"host\""]) == Some(1.0)).then_some(())
-    });
-    runs(&tenants[0]);
-    assert_eq!(service.ask("launch 1 600000000"), "launched");
-    // Neither its grant nor its submitted work is over: 0.1 s of kernels.
-    eventually("the others to stop for 0.2 s", || (completed() == 0 && completed() == 0).then_some(()));
-    service.signal(nix::sys::signal::Signal::SIGKILL);
-    runs(&tenants[0]);
-    let metrics = node.metrics();
-    assert_eq!(metrics.sum("sluice_grants_not_returned_total", &["client=\"batch\""]), Some(0.0));
     end(tenants);
 }

@@ -54,30 +54,6 @@ fn stopped_token_scheduled_clients_leave_the_gpu_to_the_fifth() {
     four_of_five_are_stopped(&Node::with(FIVE).manager_arguments("--controls off").start());
 }
 
-#[test]
-fn latency_critical_process_stopped_in_a_request_does_not_keep_the_gates_closed() {
-    let _lock = exclusive();
-    let clients = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be, request: 0.4, memory: 1Gi }\n";
-    let node = Node::with(clients).manager_arguments("--controls off --gates auto").start();
-    let mut service = node.tenant("service", "tenant").start();
-    service.expect("ready");
-    let tenants = busy(&node, &["be"], "2000 50");
-    // Gates cost a program of short kernels a part of the GPU, and the more the busier the machine is.
-    let (beside_idle, taken_before) = share(&node, &tenants[0]);
-    // It is stopped in the middle of a request, which ends without its knowledge.
-    assert_eq!(service.ask("launch 1 300000"), "launched");
-    service.signal(Signal::SIGSTOP);
-    node.let_pass(SECOND);
-    let (beside_stopped, taken) = share(&node, &tenants[0]);
-    service.signal(Signal::SIGCONT);
-    let least = 0.7 * beside_idle - taken - taken_before;
-    assert!(beside_stopped >= least, "{beside_stopped} of the GPU, {beside_idle} beside an idle one");
-    assert!(least > 0.1, "{beside_idle} of the GPU beside an idle latency-critical process");
-    assert_eq!(service.ask("sync"), "synced");
-    service.finish().expect_success();
-    end(tenants);
-}
-
 /// One kernel of 10 s, beside a client with short ones: the GPU divides its time between both.
 #[test]
 fn process_with_one_long_kernel_keeps_its_quanta() {

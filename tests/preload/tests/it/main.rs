@@ -41,7 +41,6 @@ mod request_cost;
 mod residency;
 mod silent_manager;
 mod soak_tenants;
-mod stream_gates;
 mod streams;
 mod time_namespaces;
 mod time_shares;

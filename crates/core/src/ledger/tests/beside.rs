@@ -54,19 +54,14 @@ fn client_with_many_short_bursts_has_no_more_than_its_share() {
 }
 
 #[test]
-fn short_bursts_wait_while_grants_are_withheld_and_for_a_hardware_scheduled_holder() {
-    for hardware in [false, true] {
-        let mut ledger = pair();
-        ask(&mut ledger, 0, 0);
-        ledger.advance(0);
-        ledger.returned(ProcessId(0), MS, MS, 0).unwrap();
-        if hardware {
-            ledger.set_kind(ProcessId(1), ReturnKind::HardwareScheduled, MS).unwrap();
-        }
-        ask(&mut ledger, 1, 10 * MS);
-        assert_eq!(granted(&ledger.advance(10 * MS)).len(), 1);
-        ledger.set_withheld(!hardware, 11 * MS);
-        ask(&mut ledger, 0, 12 * MS);
-        assert_eq!(granted(&ledger.advance(12 * MS)), []);
-    }
+fn short_bursts_wait_for_a_hardware_scheduled_holder() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.returned(ProcessId(0), MS, MS, 0).unwrap();
+    ledger.set_kind(ProcessId(1), ReturnKind::HardwareScheduled, MS).unwrap();
+    ask(&mut ledger, 1, 10 * MS);
+    assert_eq!(granted(&ledger.advance(10 * MS)).len(), 1);
+    ask(&mut ledger, 0, 12 * MS);
+    assert_eq!(granted(&ledger.advance(12 * MS)), []);
 }

@@ -89,16 +89,6 @@ fn client_that_waits_for_its_limit_counts_from_when_the_limit_allows_a_grant() {
     assert_eq!(counted_by_return(ledger, allowed_at + 20 * MS, 0, 0), 20 * MS);
 }
 
-#[test]
-fn time_in_which_grants_are_withheld_does_not_count() {
-    let mut ledger = holder_and_waiter(0);
-    ledger.set_withheld(true, 10 * MS);
-    ledger.advance(10 * MS);
-    ledger.set_withheld(false, 30 * MS);
-    ledger.advance(30 * MS);
-    assert_eq!(counted_by_return(ledger, 50 * MS, 0, 0), 30 * MS);
-}
-
 /// As [`holder_and_waiter`], with hardware-scheduled processes: the first one is enabled and reports work, and the second one waits from 0 on.
 fn enabled_and_waiter() -> TokenLedger {
     let mut ledger = pair();

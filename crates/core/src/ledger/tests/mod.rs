@@ -15,7 +15,6 @@ mod properties;
 mod replay;
 mod shares;
 mod simulation;
-mod withheld_grants;
 
 use super::{
     Action, Class, ClientSpec, Deadline, GrantEnd, GrantReason, GrantRequest, Policy, ReturnKind, TokenLedger,

@@ -73,12 +73,9 @@ proptest! {
                     let kind = if process == 2 { ReturnKind::ByTimer } else { ReturnKind::Returns };
                     let _ = ledger.add_process(id, ClientId(u64::from(process % 2 == 1)), kind);
                 }
-                4 => ledger.set_withheld(!ledger.is_withheld(), now),
-                5 => ledger.set_gated(id, used % 2 == 0),
                 _ => {}
             }
             let actions = ledger.advance(now);
-            prop_assert!(!ledger.is_withheld() || granted(&actions).is_empty());
             prop_assert!(ledger.next_deadline().is_none_or(|at| at > now), "the next deadline lies in the future");
             for (_, held, charged) in ended(&actions) {
                 prop_assert!(charged <= held);
@@ -90,8 +87,7 @@ proptest! {
         let charged: u64 = (0..2).map(|id| ledger.usage(ClientId(id), now).unwrap().charged_ns).sum();
         // Overuse after a grant that ended by timer is charged in addition to the client that ran in that time.
         prop_assert!(charged <= 2 * now);
-        // A waiting process gets a grant once grants are no longer withheld.
-        ledger.set_withheld(false, now);
+        // A waiting process gets a grant.
         for _ in 0..40 {
             ledger.advance(now);
             now = ledger.next_deadline().unwrap_or(now);

@@ -1,7 +1,7 @@
 //! Processes of one client that wait for each other, on the real ledger: no client holds the GPU for longer than a bound while none of its
 //! work can run and another client waits. Every program ends.
 //!
-//! Left out: latency-critical and hardware-scheduled clients, withheld grants, peers whose grants end by timer, processes that die, several
+//! Left out: latency-critical and hardware-scheduled clients, peers whose grants end by timer, processes that die, several
 //! threads or streams of a process, grants that the hook returns earlier than after its idle time, and the times that messages take.
 
 mod faults;

@@ -6,13 +6,11 @@ use super::{Scheduling, SimulatedGpu, clients};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, GroupId};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
-use sluice_core::stream_gates::{GatePolicy, Gates};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Manager {
     pub(crate) ledger: TokenLedger,
     pub(crate) scheduler: ChannelGroupScheduler,
-    pub(crate) gates: Gates,
     pub(crate) inbox: Vec<Message>,
     pub(crate) outcome: Option<ControlOutcome>,
     /// It makes no step before this time.
@@ -32,7 +30,6 @@ impl Manager {
         Self {
             ledger: TokenLedger::new(clients::ledger_policy()),
             scheduler: ChannelGroupScheduler::new(policy),
-            gates: Gates::new(GatePolicy::default()),
             inbox: Vec::new(),
             outcome: None,
             stopped_until: 0,
@@ -46,7 +43,7 @@ impl Manager {
         if now < self.stopped_until {
             return self.stopped_until;
         }
-        let events = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now), self.gates.wake_at()];
+        let events = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
         events.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
@@ -188,12 +185,6 @@ impl SimulatedGpu {
                 self.manager.charge_critical(process, tenant, now);
             }
         }
-        let attached = || self.tenants.iter().filter(|tenant| tenant.process.is_some());
-        let gated = |tenant: &&Tenant| !tenant.is_critical() && !tenant.hardware_scheduled;
-        let is_gated = attached().any(|tenant| gated(&tenant));
-        let critical = attached().filter(|tenant| is_gated && tenant.is_critical());
-        let state = self.manager.gates.update(now, None, critical.map(|tenant| tenant.activity));
-        self.manager.ledger.set_withheld(state.is_closed(), now);
     }
 
     /// Carries out an action on a grant page.
@@ -203,7 +194,6 @@ impl SimulatedGpu {
         match *action {
             Action::Grant { process, deadline, .. } => {
                 let Some(tenant) = tenants.find(tenant_of(process)) else { return };
-                self.manager.ledger.set_gated(process, !tenant.is_critical() && !tenant.hardware_scheduled);
                 tenant.open_page(deadline);
             }
             Action::Extend { process, deadline, .. } => {

@@ -156,16 +156,10 @@ impl SimulatedGpu {
 
     /// The tenants that run now.
     fn select(&mut self) -> Vec<usize> {
-        let gates_closed = self.manager.gates.state().is_closed();
         let runs = |tenant: &Tenant| {
             let enabled = self.scheduling == Scheduling::Token || self.driver.is_enabled(tenant.group);
-            let gated = !tenant.is_critical() && !tenant.hardware_scheduled && !tenant.free_running;
             let alive = tenant.process.is_some() && !tenant.frozen;
-            alive
-                && tenant.workload.has_work()
-                && enabled
-                && tenant.may_submit(self.now)
-                && !(gated && gates_closed)
+            alive && tenant.workload.has_work() && enabled && tenant.may_submit(self.now)
         };
         let mut running: Vec<usize> =
             (0..self.tenants.len()).filter(|index| runs(&self.tenants[*index])).collect();

@@ -13,8 +13,6 @@ pub(super) enum Scheduling {
     Controls,
     /// Grants only.
     Token,
-    /// Grants and stream gates.
-    Gates,
 }
 
 impl Scheduling {
@@ -22,7 +20,6 @@ impl Scheduling {
         match self {
             Self::Controls => "controls",
             Self::Token => "token",
-            Self::Gates => "gates",
         }
     }
 
@@ -31,7 +28,6 @@ impl Scheduling {
         match self {
             Self::Controls => &["--controls=simulated"],
             Self::Token => &["--controls=off"],
-            Self::Gates => &["--controls=off", "--gates=auto"],
         }
     }
 

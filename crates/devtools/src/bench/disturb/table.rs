@@ -92,7 +92,7 @@ fn stopped_clients() -> Vec<Scenario> {
         .map(|scheduling| {
             scenario("s4-four-of-five-stopped", scheduling, &five, Disturbance::OthersStopped, bar)
         })
-        .chain([lc(Scheduling::Gates), lc(Scheduling::Controls)])
+        .chain([lc(Scheduling::Controls)])
         .collect()
 }
 

@@ -12,8 +12,6 @@ pub(super) enum Arm {
     BestEffort,
     /// Both without the hook.
     Stock,
-    /// Both under an MPS server, without the hook.
-    Mps,
     /// Both with Sluice, with hints or without.
     Sluice(bool),
 }
@@ -26,7 +24,6 @@ impl Arm {
             Self::Alone(_) => "alone-again",
             Self::BestEffort => "best-effort",
             Self::Stock => "stock",
-            Self::Mps => "mps",
             Self::Sluice(false) => "sluice",
             Self::Sluice(true) => "sluice-hinted",
         }
@@ -38,15 +35,9 @@ impl Arm {
 pub(super) struct ArmOrder(Vec<Arm>);
 
 impl ArmOrder {
-    /// Order of a row with these hints, under MPS or not. The same seed gives the same order.
-    pub(super) fn of(
-        seed: u64,
-        (kernel_us, level): (u32, PreemptionLevel),
-        hints: &[bool],
-        mps: bool,
-    ) -> Self {
+    /// Order of a row with these hints. The same seed gives the same order.
+    pub(super) fn of(seed: u64, (kernel_us, level): (u32, PreemptionLevel), hints: &[bool]) -> Self {
         let mut arms = vec![Arm::Alone(0), Arm::Alone(1), Arm::BestEffort, Arm::Stock];
-        arms.extend(mps.then_some(Arm::Mps));
         arms.extend(hints.iter().map(|hint| Arm::Sluice(*hint)));
         let mut state = seed ^ u64::from(kernel_us) << 8 ^ level as u64;
         for last in (1..arms.len()).rev() {

@@ -19,8 +19,8 @@ const WARM_UP: u32 = 10;
 const ARM: Duration = Duration::from_millis(250);
 
 /// Estimated time of [`measure`].
-pub(super) fn estimate(flags: &Arguments, processes: &LevelProcesses, hints: usize) -> Duration {
-    let beside = 1 + u32::from(processes.shared.is_some()) + u32::try_from(hints).unwrap_or(2);
+pub(super) fn estimate(flags: &Arguments, hints: usize) -> Duration {
+    let beside = 1 + u32::try_from(hints).unwrap_or(2);
     let requests = lasting(flags, flags.requests.div_ceil(flags.blocks) + WARM_UP);
     // Best effort alone takes half of an arm; requests alone take one arm in two parts.
     flags.blocks * (requests * (1 + beside) + requests / 2 + ARM * (3 + beside))
@@ -43,10 +43,10 @@ pub(super) fn measure(
     let half = requests / 2;
     let sluice = hints.iter().map(|hint| (*hint, ArmSamples::default())).collect();
     let mut all = Measurements { sluice, ..Measurements::default() };
-    let order = ArmOrder::of(flags.seed, (kernel_us, processes.level), hints, processes.shared.is_some());
+    let order = ArmOrder::of(flags.seed, (kernel_us, processes.level), hints);
     for block in 0..flags.blocks {
         for arm in order.block(block) {
-            let LevelProcesses { plain_lc, plain_be, shared, .. } = &mut *processes;
+            let LevelProcesses { plain_lc, plain_be, .. } = &mut *processes;
             match arm {
                 Arm::Alone(0) => all.alone[0].served(block_run.serve(plain_lc, half.max(1), 0)?),
                 Arm::Alone(_) => {
@@ -54,12 +54,6 @@ pub(super) fn measure(
                 }
                 Arm::BestEffort => all.be_alone.ran(&block_run.run_alone(plain_be, half)?),
                 Arm::Stock => block_run.beside(plain_lc, plain_be, requests, 0, &mut all.stock, || Ok(()))?,
-                Arm::Mps => {
-                    if let Some((lc, be)) = shared {
-                        let samples = all.shared.get_or_insert_default();
-                        block_run.beside(lc, be, requests, 0, samples, || Ok(()))?;
-                    }
-                }
                 Arm::Sluice(hint) => block_run.with_sluice(processes, requests, hint, &mut all)?,
             }
         }

@@ -99,7 +99,6 @@ impl Generator {
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        // A process that is killed amid its work can take an MPS server along.
         self.worker.process.close_input();
         let _ = self.worker.process.wait(Instant::now() + END_TIMEOUT);
     }

@@ -13,14 +13,10 @@ use sluice_test_bed::Metrics;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PreemptionLevel {
-    /// By the queue in its own process: submitted work runs to its end
-    Host,
-    /// By stream gates: submitted work that has not begun does not begin
-    Device,
+    /// By grants alone: submitted work runs to its end
+    Token,
     /// By time slices: in the middle of a kernel
     Full,
-    /// By stream gates, all processes under one MPS server
-    MpsGate,
 }
 
 impl PreemptionLevel {
@@ -34,23 +30,17 @@ impl PreemptionLevel {
         let flags: &[&str] = match self {
             Self::Full if simulated => &["--controls=simulated"],
             Self::Full => &["--controls=auto"],
-            Self::Host | Self::Device | Self::MpsGate => &["--controls=off", "--gates=auto"],
+            Self::Token => &["--controls=off"],
         };
         flags.iter().map(|flag| (*flag).to_owned()).collect()
-    }
-
-    /// Further flags of the best-effort process: the default stream has no gates.
-    pub(super) fn best_effort_flags(self) -> &'static [&'static str] {
-        if self == Self::Host { &["--default-stream"] } else { &[] }
     }
 
     /// Fails, naming the levels that the manager reports, if the manager works at a lower or a higher level than this.
     pub(super) fn check(self, achieved: &BTreeMap<String, u64>) -> Result<(), NotAchieved> {
         let held = |by: &str| achieved.get(by).is_some_and(|processes| *processes > 0);
         let (wanted, is_so) = match self {
-            Self::Host => ("host alone", held("host") && !held("turn") && !held("device")),
+            Self::Token => ("token alone", held("token") && !held("turn")),
             Self::Full => ("turn", held("turn")),
-            Self::Device | Self::MpsGate => ("device alone", held("device") && !held("turn")),
         };
         if is_so {
             return Ok(());

@@ -58,12 +58,6 @@ pub(super) struct Row {
     requests: Requests,
     /// The same as `be_kept` without the hook.
     be_kept_stock: f64,
-    /// Beside the kernels under the MPS server alone, without the hook; at level mps-gate only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lc_mps_us: Option<Quantiles>,
-    /// The same as `be_kept` for `lc_mps_us`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    be_kept_mps: Option<f64>,
     /// Kernels per second alone, without the hook.
     be_alone_per_s: f64,
     /// Number of kernels in `be_kept`, proven by the buffer that each of them changes.
@@ -156,8 +150,6 @@ pub(super) struct Measurements {
     pub(super) alone: [ArmSamples; 2],
     pub(super) be_alone: ArmSamples,
     pub(super) stock: ArmSamples,
-    /// Under the MPS server without Sluice.
-    pub(super) shared: Option<ArmSamples>,
     /// With Sluice: whether with hints, and the samples.
     pub(super) sluice: Vec<(bool, ArmSamples)>,
 }
@@ -173,7 +165,7 @@ impl Measurements {
         sluice: &ArmSamples,
         order: Vec<String>,
     ) -> Row {
-        let Self { alone: [first, second], be_alone, stock, shared, .. } = self;
+        let Self { alone: [first, second], be_alone, stock, .. } = self;
         let alone: Vec<u64> = [&*first.latencies, &*second.latencies].concat();
         let lc_alone_us = Quantiles::of(&alone);
         let lc_alone_aa_us = [first, second].map(|half| Quantiles::of(&half.latencies));
@@ -195,8 +187,6 @@ impl Measurements {
                 sluice: sluice.latencies.len(),
             },
             be_kept_stock: stock.rate() / be_alone.rate(),
-            lc_mps_us: shared.as_ref().map(|shared| Quantiles::of(&shared.latencies)),
-            be_kept_mps: shared.as_ref().map(|shared| shared.rate() / be_alone.rate()),
             be_alone_per_s: be_alone.rate(),
             be_kernels_counted: sluice.kernels.round() as u64,
             achieved: sluice.achieved.clone(),

@@ -194,20 +194,6 @@ fn drain_does_not_wait_for_queued_commands_longer_than_the_manager_waits_for_the
 }
 
 #[test]
-fn grant_that_ends_behind_a_closed_gate_is_not_charged_for_the_time_at_the_gate() {
-    let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::empty());
-    launch(&device, &thread, 100);
-    fixture.clock.advance(40 * MS);
-    device.driver.held_back_ns.store(fixture.clock.now_ns(), SeqCst);
-    device.driver.queued_until_ns.store(u64::MAX, SeqCst);
-    fixture.clock.advance(60 * MS);
-    device.track();
-    device.track();
-    assert_eq!(used(&device, 1), (40.0, 0.0));
-}
-
-#[test]
 fn unlimited_grant_wakes_the_manager_per_burst_and_not_per_launch() {
     let fixture = Fixture::new();
     let device = fixture.detached();

@@ -31,9 +31,6 @@ fn every_flag_reaches_the_managers_unchanged() {
     for policy in ["auto", "report", "stop", "evict"].map(|policy| format!("--violation-policy={policy}")) {
         assert_eq!(parse(&[&policy]).unwrap().arguments(), ["--controls=auto", policy.as_str()]);
     }
-    for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
-        assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
-    }
     let file = "/etc/sluice/policy.yaml";
     let expected = ["--controls=auto", "--policy-file", file];
     assert_eq!(parse(&["--policy-file", file]).unwrap().arguments(), expected);
@@ -52,7 +49,6 @@ fn invalid_values_are_refused_with_the_flag() {
         "--controls=maybe",
         "--adopt=all",
         "--violation-policy=kill",
-        "--gates=ajar",
         "--turn-ms=29",
         "--turn-ms=101",
         "--turn-ms=long",

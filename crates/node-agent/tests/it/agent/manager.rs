@@ -192,7 +192,6 @@ fn steering() -> Steering {
         controls: vec![made("stop", "done", 25), made("stop", "failed", 26)],
         announcements_refused: 29,
         preemptions: vec![Preemptions { level: "turn".to_owned(), outcome: "timeout".to_owned(), count: 31 }],
-        gate_changes: [("closed".to_owned(), 30)].into(),
         preemption_times: [("turn".to_owned(), latencies(46, 0.125))].into(),
         hand_off_times: [("token".to_owned(), latencies(48, 0.5))].into(),
         levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),

@@ -96,7 +96,6 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_controls_total", &["control=\"stop\"", "outcome=\"failed\""], 26.0),
         ("sluice_announcements_refused_total", &[], 29.0),
         ("sluice_preemptions_total", &["level=\"turn\"", "outcome=\"timeout\""], 31.0),
-        ("sluice_gate_changes_total", &["to=\"closed\""], 30.0),
         ("sluice_level", &["level=\"turn\""], 27.0),
         ("sluice_level", &["level=\"token\""], 28.0),
         ("sluice_preemption_seconds_count", &["level=\"turn\""], 47.0),

@@ -273,11 +273,11 @@ impl Call<'_> {
     }
 
     /// A record for each grant after a decision.
-    pub(super) fn grants(&self) -> impl Iterator<Item = Fields<20>> + '_ {
+    pub(super) fn grants(&self) -> impl Iterator<Item = Fields<18>> + '_ {
         self.ledger.grants.iter().map(|grant| self.grant(grant))
     }
 
-    fn grant(&self, grant: &Grant) -> Fields<20> {
+    fn grant(&self, grant: &Grant) -> Fields<18> {
         let (ledger, id, flag) = (self.ledger, grant.client, i128::from);
         let now = self.after.now;
         let policy = &ledger.policy;
@@ -286,9 +286,8 @@ impl Call<'_> {
         let granted = before.is_none_or(|before| Self::is_granted(before, after));
         let earlier = before.and_then(|before| before.grant);
         let extended = !granted && earlier.is_some_and(|earlier| earlier.deadline < grant.deadline);
-        let preempted_ns = grant.preempted_ns + grant.suspended_ns;
         let at_disposal =
-            i128::from(ledger.shared) - i128::from(grant.shared_start) - i128::from(preempted_ns);
+            i128::from(ledger.shared) - i128::from(grant.shared_start) - i128::from(grant.preempted_ns);
         let slots = &ledger.slots;
         let at = now + policy.join_min_ns;
         let slot_end = slots.open_until(id, at);
@@ -308,8 +307,6 @@ impl Call<'_> {
             ("deadline2", grant.deadline.into()),
             ("longest", longest.into()),
             ("return_timeout", policy.return_timeout_ns.into()),
-            ("suspended", flag(ledger.is_withheld() && grant.can_be_suspended())),
-            ("suspended_ns2", grant.suspended_ns.into()),
             ("goes_on", flag(grant.missed_at.is_some())),
             ("extended", flag(extended)),
             ("uncounted2", at_disposal - i128::from(grant.counted_ns)),
@@ -325,7 +322,7 @@ impl Call<'_> {
     }
 
     /// The record of the ledger after a decision.
-    pub(super) fn whole(&self) -> Fields<8> {
+    pub(super) fn whole(&self) -> Fields<7> {
         let ledger = self.ledger;
         let is_left_over = |grant: &Grant| {
             grant.deadline.saturating_add(DRAIN_NS) <= self.after.now
@@ -345,7 +342,6 @@ impl Call<'_> {
             ("excluding2", count(ledger.grants.iter().filter(excludes).count())),
             ("capacity", count(ledger.policy.capacity)),
             ("ready2", count(self.after.clients.values().filter(|client| client.is_ready()).count())),
-            ("withheld2", i128::from(ledger.is_withheld())),
             ("lingering2", count(ledger.lingering.len())),
             ("guaranteed2", guaranteed),
             ("weights2", weights),

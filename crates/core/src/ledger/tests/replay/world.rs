@@ -14,8 +14,6 @@ pub(super) enum Kind {
     Alone,
     /// Clients with short bursts are granted beside the holder.
     Beside,
-    /// Grants are withheld at times.
-    Withheld,
     /// Two clients hold grants at once.
     Two,
     /// Gangs with slots.
@@ -23,8 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Plain, Self::Alone, Self::Beside, Self::Withheld, Self::Two, Self::Gangs];
+    pub(super) const ALL: [Self; 5] = [Self::Plain, Self::Alone, Self::Beside, Self::Two, Self::Gangs];
 
     fn policy(self) -> Policy {
         let mut policy = Policy::default();
@@ -130,12 +127,8 @@ impl World {
             0 => self.reload(),
             1 if self.clients.len() > 2 => self.remove_client(),
             2 if self.clients.len() < 6 => self.add_client(),
-            3 if self.kind == Kind::Withheld => {
-                let withheld = !self.checker.ledger.is_withheld();
-                self.checker.call(|ledger| ledger.set_withheld(withheld, self.now));
-            }
-            4 if self.kind == Kind::Gangs => self.set_slots(),
-            5..=30 => self.charge_critical(),
+            3 if self.kind == Kind::Gangs => self.set_slots(),
+            4..=30 => self.charge_critical(),
             _ => self.act_of_process(),
         }
     }

@@ -51,7 +51,7 @@ fn a_measured_row_is_not_missing() {
     let flags = flags(&["--be-kernel-us", "10", "100"]);
     let missing = |level| report.missing(&flags, level);
     assert_eq!(missing(PreemptionLevel::Full), [(10, vec![true]), (100, vec![false, true])]);
-    assert_eq!(missing(PreemptionLevel::Host), [(10, vec![false, true]), (100, vec![false, true])]);
+    assert_eq!(missing(PreemptionLevel::Token), [(10, vec![false, true]), (100, vec![false, true])]);
 }
 
 #[test]
