@@ -26,7 +26,7 @@ sluice_client_info{class=\"best-effort\",container=\"main\",gpu=\"GPU-a-0\",name
 
 /// Lines of a pod-manager's page.
 const MANAGER: &str = "\
-sluice_level{level=\"host\"} 2
+sluice_level{level=\"token\"} 2
 sluice_share{client=\"a\"} 0.25
 sluice_quota_ratio{client=\"a\"} 0.3
 sluice_limit_ratio{client=\"a\"} 1
@@ -80,7 +80,7 @@ fn managers_page_has_waiting_times_and_one_gpu_without_a_uuid() {
     top.finish();
     let expected = "\
 POD  PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  WAIT P50  WAIT P99  PROCESSES
-127.0.0.1:9400  levels: host 2
+127.0.0.1:9400  levels: token 2
   a  -         0.300  1.000  0.250  64 MiB  1.0 GiB       1.0 ms    9.5 ms    1";
     assert_eq!(text(&top), expected);
 }
@@ -103,7 +103,7 @@ fn latencies_of_requests_are_shown_where_a_client_has_some() {
     top.finish();
     let expected = "\
 POD     PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  LATENCY P50  LATENCY P99  PROCESSES
-127.0.0.1:9400  levels: host 2
+127.0.0.1:9400  levels: token 2
   a     -         0.300  1.000  0.250  64 MiB  1.0 GiB       2.1 ms       30.5 ms      1
   idle  -         -      -      -      -       -             -            -            -";
     assert_eq!(text(&top), expected);
