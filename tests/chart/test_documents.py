@@ -1,4 +1,4 @@
-"""Links of the documents lead somewhere, and values in the pages of users and operators are the chart's."""
+"""Links of the documents lead somewhere, their sentences are short, and values in the pages of users and operators are the chart's."""
 
 import re
 import unittest
@@ -19,6 +19,9 @@ LINKING = [page for folder in (".", "docs/**", "examples", "python", "tests/*", 
 # The prose of docs/benchmarks.md, whose links are relative to that page.
 LINKING.remove(REPOSITORY / "tools/benchmarks/page.md")
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+# The longest sentence. Clauses behind a colon or a semicolon count as sentences.
+WORDS = 25
+PROSE = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *(page for folder in ("docs", "docs/design", "docs/operators") for page in sorted((REPOSITORY / folder).glob("*.md")))]
 # Values as the pages write them, by their first part.
 VALUE = re.compile(r"`((?:nodeAgent|scheduler|webhook|global|image|monitoring|networkPolicy)\.[\w.]+)")
 
@@ -30,7 +33,19 @@ def anchors(page: Path) -> set[str]:
     return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences outside of code, pictures, tables and headings."""
+    without_code = re.sub(r"```.*?```|!\[[^\]]*\]\([^)]*\)", "", text, flags=re.DOTALL)
+    blocks = [block for block in re.split(r"\n\s*\n|\n(?=\s*[*-] |\s*\d+\. |[|#])", without_code) if not block.strip().startswith(("|", "#"))]
+    plain = [re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)) for block in blocks]
+    return [sentence for block in plain for sentence in re.split(r"(?<=[.!?:;])\s+", block)]
+
+
 class Pages(unittest.TestCase):
+    def test_no_sentence_is_too_long(self):
+        long = [f"{page.relative_to(REPOSITORY)}: {sentence}" for page in PROSE for sentence in sentences(page.read_text()) if len(sentence.split()) > WORDS]
+        self.assertEqual(long, [], f"sentences of more than {WORDS} words")
+
     def test_every_link_leads_to_a_file_and_a_heading(self):
         for page in LINKING:
             for target, anchor in LINK.findall(page.read_text()):
