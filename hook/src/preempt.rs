@@ -1,8 +1,8 @@
 //! Preemptible streams: the engine of `sluice_preempt` behind the exported driver functions.
 //!
-//! Until a program enables preemption, nothing here runs: each exported function reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
-//! not preempted have to wait for preempted ones where the program orders them. The flag is never cleared: only the
-//! engine knows what events refer to.
+//! Until a program enables preemption, nothing here runs: each exported function reads one flag. From then on every call
+//! on a stream or an event goes through the engine, because streams that are not preempted have to wait for preempted
+//! ones where the program orders them. The flag is never cleared: only the engine knows what events refer to.
 //!
 //! * `engine` holds the engine and the flag; `engagement` makes it. `own_calls` marks the driver calls that are not the
 //!   program's.

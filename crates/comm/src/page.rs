@@ -40,7 +40,7 @@ pub const UNLIMITED: u64 = u64::MAX;
 
 /// Word indices of the grant page. Words that are written at different rates are 128 bytes apart, so that a write moves
 /// neither the cache line of another kind of word nor its prefetched neighbour. Word 48 stays free: hooks of earlier builds
-/// close stream gates by it.
+/// read there whether to close stream gates.
 pub mod grant {
     /// "SLUICEGR" as a little-endian word.
     pub const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"SLUICEGR");
@@ -157,7 +157,8 @@ pub mod report {
     pub const MEMORY_NEED: usize = 101;
     /// The part of it that is on the GPU, in bytes.
     pub const MEMORY_RESIDENT: usize = 102;
-    /// 1 while a thread waits for movable memory to return, or for room for more of it; else 0.
+    /// Bit 0: a thread waits for movable memory to return, or for room for more of it. Bit 1: the process keeps the host memory of an earlier
+    /// manager.
     pub const MEMORY_FLAGS: usize = 103;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
