@@ -174,11 +174,10 @@ fn assert_shares_return(gpus: usize, disturb: impl Fn(&mut Node) -> u64) {
     node.run_until(3 * S);
     let over = disturb(&mut node);
     // Whole cycles: 200 ms with two GPUs, 450 ms with four.
-    let progress = node.progress(over + 2 * S, over + 2 * S + 7_200 * MS);
+    let progress = node.progress(over + 2 * S, over + 2 * S + 14_400 * MS);
     for local in &progress[2..] {
         let made = [progress[0], progress[1], *local];
-        // A client that was ahead by a part of a cycle in the disturbance gives it back in this time, or not yet.
-        assert_parts(&made, &[0.3, 0.5, 0.2], 0.015, 0.95);
+        assert_parts(&made, &[0.3, 0.5, 0.2], 0.01, 0.95);
     }
 }
 
