@@ -226,6 +226,7 @@ def turns(bench, options):
     left = {name: log.moves()["out"][before[name]:] for name, log in logs.items()}
     switches = sum(len(moves) for moves in left.values())
     found = {name: digest(child) for name, child in children.items()}
+    rig.say(f"{steps} steps: {first['seconds']:.1f} s alone, {wall:.1f} s together, {switches} moves, the same bits: {set(found.values()) == {bits}}")
 
     # The service without and with the trainings beside it.
     latencies = {"alone": [], "beside": []}
@@ -233,7 +234,7 @@ def turns(bench, options):
         requests = options.requests // (2 if arm == "alone" else 1)
         if arm == "beside":
             begun = [trained(child, time.time(), max(5, int(options.requests * 0.01 / wall * steps))) for child in children.values()]
-        service.ask(f"serve {time.time() + 0.2:.6f} {requests} 10000 0")
+        service.ask(f"serve {time.time() + 0.2:.6f} {requests} 10000 0 0")
         latencies[arm] += service.answer(120)["latencies_us"]
         if arm == "beside":
             for child in children.values():
