@@ -71,19 +71,23 @@ pub(super) fn wake() {
 /// Reports the memory to the manager and, if that is news, wakes it.
 fn report(managed: &ManagedDevice) {
     let Ok(chunks) = CHUNKS.try_lock() else { return };
-    let bytes = chunks.bytes();
-    let memory = MovableMemory {
-        need: bytes.saturating_add(PENDING.load(SeqCst)),
+    managed.device.link.report_memory(place_of(&chunks));
+}
+
+/// Where the memory is.
+fn place_of(chunks: &ChunkTable) -> MovableMemory {
+    MovableMemory {
+        need: chunks.bytes().saturating_add(PENDING.load(SeqCst)),
         resident: chunks.resident_bytes(),
         waits: WAITING.load(SeqCst) > 0,
         has_earlier_place: host_memory::is_of_earlier_manager(),
-    };
-    managed.device.link.report_memory(memory);
+        moves: false,
+    }
 }
 
 struct Mover {
     managed: &'static ManagedDevice,
-    /// After a failure to leave: when to try again, and how long to wait after the next failure.
+    /// After a move that failed: when to try again, and how long to wait after the next failure to leave.
     retry_at_ns: u64,
     retry_ns: u64,
     /// When to pin the next piece of the host memory.
@@ -110,9 +114,14 @@ impl Mover {
             DECIDED_NS.store(monotonic_ns(), Relaxed);
         }
         if GATE.is_closed() {
-            if (bytes == 0 || has_room(self.managed, bytes)) && self.return_all() {
-                GATE.open();
-                notify();
+            let may_return = bytes == 0 || has_room(self.managed, bytes);
+            if may_return && monotonic_ns() >= self.retry_at_ns {
+                if self.return_all() {
+                    GATE.open();
+                    notify();
+                } else {
+                    self.retry_at_ns = monotonic_ns() + RETRY_NS;
+                }
             }
         } else if room.is_some_and(|room| room < bytes) {
             if monotonic_ns() < self.retry_at_ns {
@@ -157,6 +166,7 @@ impl Mover {
         }
         let mut chunks = lock(&CHUNKS);
         let (bytes, begun) = (chunks.resident_bytes(), monotonic_ns());
+        self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
         if !transfer::out(self.managed, &mut chunks) {
             GATE.open();
             return false;
@@ -170,6 +180,7 @@ impl Mover {
         let mut chunks = lock(&CHUNKS);
         let Ok(device) = c_int::try_from(self.managed.ordinal) else { return false };
         let begun = monotonic_ns();
+        self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
         match transfer::back(self.managed, &mut chunks, device) {
             Back::Complete => {
                 log_move("memory returned to the GPU", chunks.bytes(), begun);
@@ -185,14 +196,12 @@ impl Mover {
         if monotonic_ns() < self.prepare_at_ns {
             return;
         }
-        let (context, bytes) = {
-            let chunks = lock(&CHUNKS);
-            (chunks.contexts().first().copied(), chunks.bytes())
-        };
         let begun = monotonic_ns();
-        // The context lives as long as it has an allocation, and this thread alone takes part in a move.
-        let pinned =
-            context.and_then(|context| with_context(context, || host_memory::register_one(context, bytes)));
+        // With the lock held no context with chunks ends.
+        let chunks = lock(&CHUNKS);
+        let pin = |context| with_context(context, || host_memory::register_one(context, chunks.bytes()));
+        let pinned = chunks.contexts().first().copied().and_then(pin);
+        drop(chunks);
         let took = monotonic_ns().saturating_sub(begun);
         self.prepare_at_ns = begun.saturating_add(if pinned == Some(true) { 10 * took } else { LOOK_NS });
     }
