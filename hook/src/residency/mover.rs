@@ -7,6 +7,7 @@ use sluice_comm::page::MovableMemory;
 use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::Driver;
+use sluice_hook_core::residency::ChunkTable;
 use sluice_sys::clock::monotonic_ns;
 
 use super::physical;
