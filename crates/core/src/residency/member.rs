@@ -114,7 +114,8 @@ impl Member {
         }
         // A process that was returning when its client was suspended, or while there was no manager.
         let is_back = self.phase == Phase::Out && reported.resident > 0;
-        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until {
+        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until
+        {
             self.leave(now);
         }
         if self.phase == Phase::In {

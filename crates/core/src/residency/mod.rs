@@ -170,7 +170,8 @@ impl Pager {
             let is_next = self.next == Some(client);
             // What leaves for another client is not free.
             let promised = if is_next { 0 } else { self.promised() };
-            let may_move = is_next || (now >= self.run_until && !self.is_taking_turns() && self.next.is_none());
+            let may_move =
+                is_next || (now >= self.run_until && !self.is_taking_turns() && self.next.is_none());
             if self.fits(more.saturating_add(promised)) {
                 // More memory of a client that is on the GPU moves nothing.
                 if member.phase == Phase::In || may_move {

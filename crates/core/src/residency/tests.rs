@@ -238,13 +238,8 @@ fn client_that_waits_for_more_than_there_can_be_makes_nobody_leave() {
 fn client_that_has_more_than_the_capacity_returns_as_soon_as_it_is_alone() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, fixed, resident| {
-        let reported = Reported {
-            need: 130,
-            resident,
-            waits: resident == 0,
-            may_leave: true,
-            ..Reported::default()
-        };
+        let reported =
+            Reported { need: 130, resident, waits: resident == 0, may_leave: true, ..Reported::default() };
         let own_fixed = 10;
         let reported = BTreeMap::from([(ClientId(1), reported.within(CAPACITY, own_fixed))]);
         pager.advance(ms * MS, own_fixed + fixed, &reported);
