@@ -49,7 +49,8 @@ pub mod grant {
     pub const MAGIC: usize = 0;
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
-    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`], bit 4 [`SUSPENDED`].
+    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`], bit 4 [`SUSPENDED`], bit 5
+    /// [`PACED_MOVES`].
     pub const FLAGS: usize = 2;
     /// End of the grant as a value of the time-stamp counter: the one word the launch path loads.
     pub const DEADLINE_TSC: usize = 16;
@@ -109,6 +110,9 @@ pub mod grant {
     pub const LIMITED: u64 = 1 << 3;
     /// Flag: the client is suspended. An allocation waits for room until it is resumed. A manager that does not know the flag leaves it zero.
     pub const SUSPENDED: u64 = 1 << 4;
+    /// Flag: a latency-critical client works, so movable memory moves in small pieces with pauses. A manager that does not know the flag
+    /// leaves it zero.
+    pub const PACED_MOVES: u64 = 1 << 5;
 }
 
 /// Word indices of the report page, spaced as in [`grant`]. Words 19 to 22 and 48 stay free: hooks of earlier builds

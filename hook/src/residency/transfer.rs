@@ -1,9 +1,12 @@
 //! Moves the content of all chunks between the GPU and the host memory, and their physical memory with it: while a copy runs, the driver
 //! gives back or makes the memory of other chunks.
 
+use std::time::Duration;
+
 use sluice_driver_api::types::*;
 use sluice_hook_core::platform::{Driver, Mark, Stream};
 use sluice_hook_core::residency::{Chunk, ChunkTable};
+use sluice_sys::clock::monotonic_ns;
 
 use super::physical;
 use crate::gpu::{pointer, with_context};
@@ -12,6 +15,12 @@ use crate::{host_memory, real, thread_state};
 
 /// The memory of so many chunks is given back at once, after their copies.
 const GROUP: usize = 8;
+
+/// What is copied at once beside a latency-critical client: 80 us of the link. Otherwise a copy of the client waits for the rest of the time
+/// slice that copy engines give a process, 1 ms.
+const PACED_BYTES: usize = 4 << 20;
+/// The longest pause between two pieces.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// How the return of all memory ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,11 +137,28 @@ fn copy(managed: &ManagedDevice, context: u64, chunk: &Chunk, place: u64, direct
         };
         submitted.unwrap_or(CUresult::ERROR_NOT_SUPPORTED)
     };
+    let submit = |part| as_work(managed, || submit(part)) == CUresult::SUCCESS;
     let all = || {
-        host_memory::parts(place, chunk.bytes)
-            .all(|part| as_work(managed, || submit(part)) == CUresult::SUCCESS)
+        host_memory::parts(place, chunk.bytes).all(|(at, bytes)| {
+            if !managed.device.link.paces_moves() {
+                return submit((at, bytes));
+            }
+            let mut pieces = (0..bytes)
+                .step_by(PACED_BYTES)
+                .map(|from| (at + from, (PACED_BYTES as u64).min(bytes - from)));
+            pieces.all(|piece| submit(piece) && pause(context))
+        })
     };
     with_context(context, all) == Some(true)
+}
+
+/// Waits for a piece, and then for as long as it took, so that half of the link's time is left to others. `false`: the context has an error.
+fn pause(context: u64) -> bool {
+    let begun = monotonic_ns();
+    let copied = synchronize(context);
+    let took = Duration::from_nanos(monotonic_ns().saturating_sub(begun));
+    std::thread::sleep(took.min(LONGEST_PAUSE));
+    copied
 }
 
 /// The legacy default stream, in which the copies run.

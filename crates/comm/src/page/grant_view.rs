@@ -127,6 +127,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::SUSPENDED != 0
     }
 
+    /// Whether movable memory moves in small pieces with pauses.
+    pub fn paced_moves(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::PACED_MOVES != 0
+    }
+
     /// Contenders: how many other processes may use the GPU now.
     pub fn contenders(&self) -> u64 {
         read(self.0, grant::CONTENDERS)
@@ -290,6 +295,11 @@ impl GrantView<'_> {
     /// Sets whether the client is suspended. Call it after [`Self::set_flags`], which clears this flag.
     pub fn set_suspended(&self, suspended: bool) {
         self.set_flag(grant::SUSPENDED, suspended);
+    }
+
+    /// Sets whether movable memory moves in small pieces. Call it after [`Self::set_flags`], which clears this flag.
+    pub fn set_paced_moves(&self, paced: bool) {
+        self.set_flag(grant::PACED_MOVES, paced);
     }
 
     fn set_flag(&self, flag: u64, is_set: bool) {

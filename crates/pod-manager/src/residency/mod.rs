@@ -22,6 +22,9 @@ use tracing::warn;
 /// Host memory is a multiple of this, as the chunks on the GPU are.
 const GRANULE_BYTES: u64 = 2 << 20;
 
+/// Moves leave the link to a latency-critical client for so long after its last work. One that has not begun yet may wait for the memory.
+const PACED_NS: u64 = 1_000_000_000;
+
 /// The pager and what waits for it; nothing without overcommitment.
 pub(crate) struct Residency {
     overcommit: Option<(Overcommit, Pager)>,
@@ -156,9 +159,10 @@ impl Residency {
             reported.extend(of_client.map(|of_client| (id, of_client)));
         }
         pager.advance(now, fixed, &reported);
+        let paced = critical_works(clients, processes, now);
         let passed_ns = now.saturating_sub(std::mem::replace(&mut self.decided_at, now));
         for (id, memory) in &reported {
-            show_room(pager.room(*id).unwrap_or(0), memory.need, *id, processes);
+            show_room(pager.room(*id).unwrap_or(0), memory.need, paced, *id, processes);
             if let Some(client) = clients.get(*id) {
                 let series = &client.metrics.memory;
                 series.resident.set(gauge(memory.resident));
@@ -252,8 +256,18 @@ fn movable(process: &Process) -> Option<MovableMemory> {
 
 /// Since when a process has no work. It may report anything: one that is never idle keeps its quantum.
 fn idle_since(process: &Process) -> Option<u64> {
-    let (busy, since) = process.endpoint.pages.as_ref()?.report().activity();
-    (!busy).then_some(since)
+    let activity = process.endpoint.pages.as_ref()?.activity();
+    (!activity.busy).then_some(activity.since_ns)
+}
+
+/// Whether a latency-critical client has work, or had some a short time ago.
+fn critical_works(clients: &Clients, processes: &Processes, now: u64) -> bool {
+    let has_worked = |process: &Process| {
+        process.endpoint.pages.is_some()
+            && idle_since(process).is_none_or(|since| now.saturating_sub(since) < PACED_NS)
+    };
+    let mut critical = clients.iter().filter(|(id, _)| clients.is_critical(*id));
+    critical.any(|(id, _)| processes.of_client(id).any(|(_, process)| has_worked(process)))
 }
 
 fn place(process: &Process) -> Place {
@@ -291,8 +305,8 @@ fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -
 }
 
 /// Shows each process of a client its part of the client's room. If that suffices for the client, it is all that the process needs. Else it is
-/// what the process has on the GPU, and as much more as there is.
-fn show_room(room: u64, need: u64, id: ClientId, processes: &Processes) {
+/// what the process has on the GPU, and as much more as there is. `paced`: its memory moves in small pieces.
+fn show_room(room: u64, need: u64, paced: bool, id: ClientId, processes: &Processes) {
     let of_client = || processes.of_client(id).filter_map(|(_, process)| Some((process, movable(process)?)));
     let resident = of_client().fold(0_u64, |sum, (_, memory)| sum.saturating_add(memory.resident));
     let mut more = room.saturating_sub(resident);
@@ -305,6 +319,9 @@ fn show_room(room: u64, need: u64, id: ClientId, processes: &Processes) {
             _ => memory.resident + own,
         };
         if let Some(pages) = &process.endpoint.pages {
+            if pages.grant().paced_moves() != paced {
+                pages.grant().set_paced_moves(paced);
+            }
             pages.set_memory_room(room);
         }
     }

@@ -26,6 +26,7 @@ mod policy_file;
 mod probation;
 mod processes;
 mod reload;
+mod residency;
 mod stalled;
 mod suspension;
 mod switch_times;

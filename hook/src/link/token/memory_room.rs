@@ -22,6 +22,11 @@ impl TokenConnection {
         self.grant_view().memory_room()
     }
 
+    /// Whether memory is to move in small pieces with pauses, for a latency-critical client.
+    pub(crate) fn paces_moves(&self) -> bool {
+        self.decides_memory() && self.grant_view().paced_moves()
+    }
+
     /// Sleeps until the manager decides anew, at most for `timeout`.
     pub(crate) fn wait_for_memory_room(&self, timeout: Duration) {
         let word = self.grant_view().memory_room_futex();
