@@ -2,7 +2,7 @@
 //! by itself.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub(crate) struct Arguments {
 
 /// Suspends a client, or resumes it.
 pub(crate) fn run(arguments: &Arguments, suspended: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout();
     let (client, path) = (&arguments.client, &arguments.resource_file);
     let place = path.display();
     // A link stays, and what it leads to is replaced.
@@ -47,17 +48,17 @@ pub(crate) fn run(arguments: &Arguments, suspended: bool) -> anyhow::Result<()> 
     match edited {
         Some(edited) => {
             replace(&path, &edited).with_context(|| format!("cannot replace {place}"))?;
-            println!("{client} is {state} in {place}");
+            writeln!(out, "{client} is {state} in {place}")?;
         }
-        None => println!("{client} was {state} in {place} already"),
+        None => writeln!(out, "{client} was {state} in {place} already")?,
     }
     if suspended && !may_leave(&text, client) {
-        println!("{client} has no overcommit: it gets no time, but its memory stays on the GPU");
+        writeln!(out, "{client} has no overcommit: it gets no time, but its memory stays on the GPU")?;
     }
     if let (Some(within), Some(address)) = (arguments.wait, arguments.metrics) {
         let begun = Instant::now();
         wait(address, client, suspended, within)?;
-        println!("done after {:.2} s", begun.elapsed().as_secs_f64());
+        writeln!(out, "done after {:.2} s", begun.elapsed().as_secs_f64())?;
     }
     Ok(())
 }

@@ -5,5 +5,6 @@
 mod plugin;
 mod policy;
 mod sim_run;
+mod suspend;
 mod terminal;
 mod top;
