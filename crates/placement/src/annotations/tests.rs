@@ -10,7 +10,7 @@ use sluice_units::Share;
 use crate::demand::Demand;
 
 use super::keys;
-use super::{Amount, GpuRequest, Priority, assigned, parse_duration, parse_quantity};
+use super::{Amount, GpuRequest, Priority, assigned, changeable_mistake, parse_duration, parse_quantity};
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| (format!("sluice.dev/{key}"), (*value).to_owned())).collect()
@@ -88,6 +88,8 @@ fn every_key_is_read() {
         ("gpu-uuid", "GPU-a,MIG-b"),
         ("container", "main,init"),
         ("gang", "ring"),
+        ("suspend", "true"),
+        ("memory-overcommit", "false"),
     ]);
     let expected = GpuRequest {
         priority: Priority::LatencyCritical,
@@ -99,12 +101,14 @@ fn every_key_is_read() {
             models: vec!["NVIDIA H100".to_owned(), "NVIDIA-A100".to_owned()],
             uuids: vec!["GPU-a".to_owned(), "MIG-b".to_owned()],
             latency_critical: true,
+            overcommits: false,
             gang: None,
             pod_priority: 0,
         },
         limit: share(800),
         slo_ns: Some(1_500_000),
         containers: vec!["main".to_owned(), "init".to_owned()],
+        suspended: true,
         gang: Some("ring".to_owned()),
     };
     assert_eq!(request, expected);
@@ -201,8 +205,9 @@ fn each_mistake_names_key_value_and_allowed_values() {
         (
             &[("flavour-of-the-month", "x")],
             "sluice.dev/flavour-of-the-month: \"x\" is not allowed: no such key; there are sluice.dev/priority, \
-             sluice.dev/gpus, sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, sluice.dev/slo, \
-             sluice.dev/gpu-model, sluice.dev/gpu-uuid, sluice.dev/container, sluice.dev/gang",
+             sluice.dev/gpus, sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, \
+             sluice.dev/memory-overcommit, sluice.dev/slo, sluice.dev/gpu-model, sluice.dev/gpu-uuid, \
+             sluice.dev/container, sluice.dev/gang, sluice.dev/suspend",
         ),
     ] {
         assert_eq!(refused(pairs), expected);
@@ -221,6 +226,55 @@ fn share_memory_and_limit_are_those_of_each_of_several_gpus() {
         let expected = format!("sluice.dev/gpus: {bad:?} is not allowed: a number of GPUs, 1 to 64");
         assert_eq!(refused(&[("gpus", bad), ("quota", "0.3")]), expected);
     }
+}
+
+#[test]
+fn memory_of_a_pod_with_one_gpu_may_leave_it() {
+    let with = |value| read(&[("memory", "8Gi"), ("memory-overcommit", value)]).demand.overcommits;
+    assert!(with("true"));
+    assert!(!with("false"));
+    assert!(!read(&[("memory", "8Gi")]).demand.overcommits);
+    // The quota's part of the memory is an amount like any other.
+    assert!(read(&[("quota", "0.7"), ("memory-overcommit", "true")]).demand.overcommits);
+    for (pairs, expected) in [
+        (
+            &[("memory", "8Gi"), ("priority", "latency-critical")][..],
+            "not with sluice.dev/priority: latency-critical, whose memory never leaves the GPU",
+        ),
+        (
+            &[("memory", "8Gi"), ("gpus", "2")],
+            "only with one GPU: memory that leaves it cannot be mapped on others",
+        ),
+        (&[("quota", "2")], "only with one GPU: memory that leaves it cannot be mapped on others"),
+        (
+            &[("memory", "8Gi"), ("gang", "ring")],
+            "not beside sluice.dev/gang: the GPUs of a gang map memory of each other",
+        ),
+        (&[("quota", "1")], "only beside sluice.dev/memory: a whole GPU has no other pods"),
+    ] {
+        let overcommits = [pairs, &[("memory-overcommit", "true")]].concat();
+        let expected = format!("sluice.dev/memory-overcommit: \"true\" is not allowed: {expected}");
+        assert_eq!(refused(&overcommits), expected);
+        // It is no mistake to say that the memory stays.
+        read(&[pairs, &[("memory-overcommit", "false")]].concat());
+    }
+}
+
+#[test]
+fn pod_is_suspended_by_true_and_other_words_are_refused() {
+    let with = |value| read(&[("quota", "0.3"), ("suspend", value)]).suspended;
+    assert!(with("true"));
+    assert!(!with("false"));
+    assert!(!read(&[("quota", "0.3")]).suspended);
+    for key in ["suspend", "memory-overcommit"] {
+        for bad in ["", "yes", "True", "1"] {
+            let expected = format!("sluice.dev/{key}: {bad:?} is not allowed: true or false");
+            assert_eq!(refused(&[("quota", "0.3"), (key, bad)]), expected);
+        }
+    }
+    assert_eq!(changeable_mistake(keys::SUSPEND, "true"), None);
+    let expected = "sluice.dev/suspend: \"now\" is not allowed: true or false";
+    assert_eq!(changeable_mistake(keys::SUSPEND, "now").unwrap().to_string(), expected);
 }
 
 #[test]
@@ -275,8 +329,8 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
     let whole = (1..=64u32).prop_map(|gpus| (gpus, Share::ONE, Share::ONE, None));
     let amount = prop_oneof![shared, whole];
     let gang = prop::option::of("[a-z]([-a-z0-9]{0,8}[a-z0-9])?");
-    (amount, 0..4usize, prop::option::of(1u64..), any::<bool>(), gang).prop_map(
-        |((gpus, share, limit, memory_bytes), priority, slo, named, gang)| {
+    (amount, 0..4usize, prop::option::of(1u64..), any::<(bool, bool)>(), gang).prop_map(
+        |((gpus, share, limit, memory_bytes), priority, slo, (named, overcommits), gang)| {
             let priority = Priority::ALL[priority];
             GpuRequest {
                 priority,
@@ -288,12 +342,18 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
                     models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },
                     uuids: Vec::new(),
                     latency_critical: priority == Priority::LatencyCritical,
+                    overcommits: overcommits
+                        && gpus == 1
+                        && gang.is_none()
+                        && memory_bytes.is_some()
+                        && priority != Priority::LatencyCritical,
                     gang: None,
                     pod_priority: 0,
                 },
                 limit,
                 slo_ns: slo.filter(|_| priority == Priority::LatencyCritical),
                 containers: if named { vec!["a".to_owned(), "b".to_owned()] } else { Vec::new() },
+                suspended: named,
                 gang,
             }
         },
