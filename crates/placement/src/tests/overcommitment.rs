@@ -57,6 +57,11 @@ fn host_memory_holds_all_memory_that_may_leave() {
     assert_eq!(reasons[0].1.summary(), "no GPU with 56.0 GiB of the host's memory free");
     assert!(index.release("p"));
     assert_eq!(reserved_gpus(&mut index, "q", &overcommits(56), &["a"]), [uuid("a", 0)]);
+    // The memory of each pod is rounded up to 2 MiB there.
+    let bytes = |bytes| Demand { overcommits: true, ..share(0, Some(bytes)) };
+    assert!(!reserved_gpus(&mut index, "odd", &bytes(22 * GIB + 1), &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "even", &bytes(22 * GIB), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "less", &bytes(22 * GIB - (2 << 20)), &["a"]).is_empty());
 }
 
 #[test]
