@@ -8,6 +8,9 @@ Parts (--parts), each with interleaved blocks:
             longer until the latency-critical program has filled its memory than without the first one? No byte may be wrong at the end
   turns     two trainings of --gib GiB each (workloads/torch_large.py), one after the other without Sluice before and afterwards, and together under
             Sluice: their time, and the same bits. Then a latency-critical service with and without the trainings beside it
+  suspend   a best-effort program of --gib GiB that runs is suspended and resumed by `sluice suspend` and `sluice resume`: how long until nothing of it
+            is on the GPU and it gets no grants, and until all of it is back? In one suspension another program of the same size runs: no
+            memory moves meanwhile. No byte may be wrong at the end
   overhead  a ResNet-50 training and a language model's tokens (CUDA graphs): without the hook twice, and under it without and with
             overcommitment; all memory stays on the GPU
 The host needs 2.5 times --gib GiB of memory. Results are written after each part.
@@ -17,6 +20,7 @@ import argparse
 import pathlib
 import re
 import statistics
+import subprocess
 import tempfile
 import time
 
@@ -28,10 +32,10 @@ GIB = 1 << 30
 # Memory that can leave is a multiple of this.
 GRANULE = 2 << 20
 # Bars of issue 38.
-SPEED, TOGETHER, TAIL, LATER_S, OVERHEAD = 0.95, 0.85, 1.10, 1.5, 0.01
+SPEED, TOGETHER, TAIL, LATER_S, OVERHEAD, SUSPEND_S = 0.95, 0.85, 1.10, 1.5, 0.01, 1.0
 # Capacity over what one program has.
 CAPACITY = 1.4
-PARTS = ["moves", "turns", "overhead"]
+PARTS = ["moves", "suspend", "turns", "overhead"]
 
 
 class Bench:
@@ -176,6 +180,72 @@ def moves(bench, options):
     bench.save("moves", of_pinned_copy=speeds, later_s=later, right=right, rows=told, all_rows=rows, first=first, **arm_order.result())
 
 
+def suspend(bench, options):
+    clients = [best_effort("be", bench.limit()), best_effort("other", bench.limit())]
+    manager = bench.manager(clients, bench.capacity(), 2 * bench.limit() + (4 << 20))
+    log = HookLog(bench, "be")
+    holder, _ = started(bench, "be", bench.bytes, bench.gpu.under(manager, "be", **log.variable))
+    rows = {"left_s": [], "returned_s": [], "longest_kernel_s": []}
+
+    def edit(command):
+        subprocess.run([rig.SLUICE, command, "be", "--resource-file", manager.resources], check=True, stdout=subprocess.DEVNULL)
+
+    def timed(command, done):
+        begun = time.monotonic()
+        edit(command)
+        wait_for(f"{command} has an effect", done)
+        return time.monotonic() - begun
+
+    def is_suspended():
+        return of_client(manager, "be", "sluice_client_suspended").get("") == 1.0
+
+    def leave():
+        rows["left_s"].append(timed("suspend", lambda: is_suspended() and resident(manager, "be") == 0))
+
+    def come_back():
+        rows["returned_s"].append(timed("resume", lambda: not is_suspended() and resident(manager, "be") >= bench.bytes))
+
+    granted = []
+    # The first move may register the host memory and is not measured.
+    for number in range(options.rounds + 1):
+        holder.ask(f"run {options.seconds}")
+        time.sleep(0.5)
+        leave()
+        before = manager.grants("be")
+        time.sleep(0.5)
+        granted.append(manager.grants("be") - before)
+        come_back()
+        rows["longest_kernel_s"].append(holder.answer(60)["longest_s"])
+    first = {name: values.pop(0) for name, values in rows.items()}
+
+    leave()
+    other_log = HookLog(bench, "other")
+    moves = lambda: sum(len(found) for one in (log, other_log) for found in one.moves().values())
+    moves_before = moves()
+    other, started_s = started(bench, "other", bench.bytes, bench.gpu.under(manager, "other", **other_log.variable))
+    other.ask("run 2")
+    ran = other.answer(60)
+    other.ask("verify")
+    other_right = other.answer(120)["right"]
+    stayed = moves() == moves_before
+    other.stop()
+    come_back()
+    holder.ask("verify")
+    right = holder.answer(120)["right"] and other_right
+    told = {name: rig.spread(values) for name, values in rows.items()}
+    rig.say(
+        f"suspended: nothing on the GPU after {max(rows['left_s']):.2f} s at most; resumed: all back after {max(rows['returned_s']):.2f} s at most; "
+        f"another program ran {ran['kernels']} kernels meanwhile; bytes right: {right}")
+    bench.check("no byte is wrong after suspensions", right)
+    bench.check(f"nothing on the GPU at most {SUSPEND_S} s after the suspension", max(rows["left_s"]) <= SUSPEND_S)
+    bench.check(f"all memory back at most {SUSPEND_S} s after the resumption", max(rows["returned_s"]) <= SUSPEND_S)
+    bench.check("no grants while it is suspended", not any(granted))
+    bench.check("another program of its size runs meanwhile, and no memory moves", stayed and ran["kernels"] > 0)
+    holder.stop()
+    manager.stop()
+    bench.save("suspend", right=right, granted=granted, rows=told, all_rows=rows, first=first, other={"started_s": started_s, **ran}, moves=log.moves())
+
+
 def trained(child, start, steps):
     child.ask(f"train {start:.6f} {steps}")
 
@@ -308,8 +378,8 @@ def main():
     parser.add_argument("--beside-gib", type=float, default=2.0, help="what a program may have besides: context, workspaces")
     parser.add_argument("--service-gib", type=float, default=6.0, help="memory of the service")
     parser.add_argument("--quantum-ms", type=int, default=2000, help="shortest quantum of memory")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of blocks of `moves` and `overhead`")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for how long the best-effort program of `moves` runs in a block")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of blocks of `moves`, `suspend` and `overhead`")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for how long the best-effort program of `moves` and `suspend` runs in a block")
     parser.add_argument("--train-seconds", type=float, default=15.0, help="of a training alone")
     parser.add_argument("--requests", type=int, default=1200, help="of the service beside the trainings, 100 a second")
     parser.add_argument("--block", type=float, default=1.5, help="seconds of a block of `overhead`")
@@ -321,7 +391,7 @@ def main():
     rig.limit(options.limit)
     bench = Bench(options)
     for part in options.parts:
-        {"moves": moves, "turns": turns, "overhead": overhead}[part](bench, options)
+        {"moves": moves, "suspend": suspend, "turns": turns, "overhead": overhead}[part](bench, options)
     rig.say("written:", rig.OUT / f"{options.name}.json")
     return 0 if all(bench.checks.values()) else 1
 

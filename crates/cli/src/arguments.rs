@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, trace};
+use crate::{check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, suspend, trace};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -37,6 +37,10 @@ enum Command {
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     Kubectl(sluice_kubectl::Command),
+    /// Suspend a client of a resource file: it gets no time, and memory that may leave the GPU does
+    Suspend(suspend::Arguments),
+    /// Resume a suspended client of a resource file
+    Resume(suspend::Arguments),
     /// Run a simulated GPU, or print its ledger
     Sim(sim::Arguments),
     /// Record what a pod-manager decides and what follows, for some seconds, as a file for Perfetto
@@ -77,6 +81,8 @@ impl Arguments {
             Command::Webhook(arguments) => serve(|stop| sluice_scheduler::webhook::run(arguments, stop))?,
             #[cfg(feature = "cluster")]
             Command::Kubectl(command) => command.run()?,
+            Command::Suspend(arguments) => suspend::run(&arguments, true)?,
+            Command::Resume(arguments) => suspend::run(&arguments, false)?,
             Command::Sim(arguments) => sim::run(&arguments)?,
             Command::Trace(arguments) => trace::run(&arguments)?,
             Command::Load(generator) => load::run(&generator)?,

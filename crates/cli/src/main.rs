@@ -15,6 +15,7 @@ mod policy;
 mod quantity;
 mod serve;
 mod sim;
+mod suspend;
 mod trace;
 
 #[cfg(feature = "cluster")]

@@ -49,7 +49,7 @@ pub mod grant {
     pub const MAGIC: usize = 0;
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
-    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`].
+    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`], bit 4 [`SUSPENDED`].
     pub const FLAGS: usize = 2;
     /// End of the grant as a value of the time-stamp counter: the one word the launch path loads.
     pub const DEADLINE_TSC: usize = 16;
@@ -107,6 +107,8 @@ pub mod grant {
     pub const LATENCY_CRITICAL: u64 = 1 << 2;
     /// Flag: the client's limit ends its grants, also while no other client waits.
     pub const LIMITED: u64 = 1 << 3;
+    /// Flag: the client is suspended. An allocation waits for room until it is resumed. A manager that does not know the flag leaves it zero.
+    pub const SUSPENDED: u64 = 1 << 4;
 }
 
 /// Word indices of the report page, spaced as in [`grant`]. Words 19 to 22 and 48 stay free: hooks of earlier builds
@@ -158,7 +160,7 @@ pub mod report {
     /// The part of it that is on the GPU, in bytes.
     pub const MEMORY_RESIDENT: usize = 102;
     /// Bit 0: a thread waits for movable memory to return, or for room for more of it. Bit 1: the process keeps the host memory of an earlier
-    /// manager.
+    /// manager. Bit 2: it copies movable memory at this moment.
     pub const MEMORY_FLAGS: usize = 103;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.

@@ -68,6 +68,9 @@ pub(crate) struct ClientRow {
     /// Memory in use, contexts and modules included.
     pub(crate) memory_used_bytes: Option<u64>,
     pub(crate) memory_limit_bytes: Option<u64>,
+    /// Memory that may leave the GPU: the part that is there, and the part that is on the host.
+    pub(crate) memory_resident_bytes: Option<u64>,
+    pub(crate) memory_swapped_bytes: Option<u64>,
     /// Half of its requests waited at most so long for a grant since its first process attached.
     pub(crate) wait_p50_seconds: Option<f64>,
     /// 99 % of its requests waited at most so long.
@@ -82,6 +85,8 @@ pub(crate) struct ClientRow {
     pub(crate) violations: u64,
     /// Processes that are stopped because of violations.
     pub(crate) stopped_processes: u64,
+    /// It is suspended and gets no time.
+    pub(crate) suspended: bool,
     #[serde(skip)]
     wait_buckets: WaitBuckets,
 }

@@ -43,6 +43,8 @@ pub(crate) struct Definition {
     pub(crate) slo_ns: u64,
     /// Its memory may leave the GPU for that of others.
     pub(crate) overcommit: bool,
+    /// It gets no grants, and memory that may leave the GPU does.
+    pub(crate) suspended: bool,
     /// Name of a gang of pods in its namespace.
     pub(crate) gang: Option<String>,
 }
@@ -62,7 +64,8 @@ impl From<ClientEntry> for Definition {
     fn from(entry: ClientEntry) -> Self {
         let (spec, memory, slo_ns) = (entry.spec(), entry.memory, entry.slo_ns);
         let key = ClientKey::Named(entry.name);
-        Self { key, spec, memory, slo_ns, overcommit: entry.overcommit, gang: None }
+        let (overcommit, suspended) = (entry.overcommit, entry.suspended);
+        Self { key, spec, memory, slo_ns, overcommit, suspended, gang: None }
     }
 }
 

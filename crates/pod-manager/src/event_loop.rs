@@ -46,6 +46,7 @@ use crate::report::Report;
 use crate::residency::Residency;
 use crate::stalled::StalledProcesses;
 use crate::stopped_threads::ThreadsStopped;
+use crate::suspensions::Suspensions;
 use crate::trace::Tracer;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
@@ -115,6 +116,7 @@ pub(crate) struct EventLoop {
     unhooked: Unhooked,
     measured_memory: MeasuredMemory,
     residency: Residency,
+    suspensions: Suspensions,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
     /// For new pages.
@@ -184,6 +186,7 @@ impl EventLoop {
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             measured_memory,
             residency: Residency::new(config.overcommit.clone()),
+            suspensions: Suspensions::default(),
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             page_flags,

@@ -70,6 +70,7 @@ mod server;
 mod side_thread;
 mod stalled;
 mod stopped_threads;
+mod suspensions;
 pub mod trace;
 mod trace_server;
 pub mod unhooked;

@@ -9,7 +9,7 @@ mod token_link;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
 
-use sluice_comm::page::{GrantView, ReportView, WORDS};
+use sluice_comm::page::{GrantView, MovableMemory, ReportView, WORDS};
 use sluice_hook_core::deadline_polling::DeadlinePolling;
 use sluice_hook_core::memory::MemoryAccount;
 use sluice_sys::tsc::Calibration;
@@ -58,6 +58,8 @@ pub(crate) struct TokenConnection {
     answer_polling: Mutex<DeadlinePolling>,
     /// The number of the grant on the page when the last request was sent.
     epoch_before: AtomicU64,
+    /// What was reported of the movable memory last. The page of the next manager begins with it.
+    movable_memory: Mutex<MovableMemory>,
 }
 
 impl TokenConnection {
@@ -89,6 +91,7 @@ impl TokenConnection {
             wakeup: WakeupEventfd::none(),
             answer_polling: Mutex::new(DeadlinePolling::new(polling_ns)),
             epoch_before: AtomicU64::new(0),
+            movable_memory: Mutex::new(MovableMemory::default()),
         }
     }
 

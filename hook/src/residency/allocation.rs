@@ -15,7 +15,7 @@ use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 use crate::{fork, gpu, host_memory, known_contexts};
 
-/// How long an allocation waits for room until the program gets an out-of-memory error.
+/// How long an allocation waits for room until the program gets an out-of-memory error. The time in which the client is suspended does not count.
 const LONGEST_WAIT_NS: u64 = 120_000_000_000;
 
 /// What an allocation of `bytes` takes in chunks, if it is made in chunks: the manager has sent host memory, and the allocation is not smaller
@@ -103,8 +103,11 @@ fn wait_for_room(managed: &'static ManagedDevice) -> bool {
     }
     let _waiter = Waiter::begin();
     mover::wake();
-    let begun = monotonic_ns();
+    let mut begun = monotonic_ns();
     while !has_room() {
+        if managed.device.link.is_suspended() {
+            begun = monotonic_ns();
+        }
         if monotonic_ns().saturating_sub(begun) >= LONGEST_WAIT_NS {
             return false;
         }

@@ -69,14 +69,18 @@ pub(super) fn wake() {
 /// Reports the memory to the manager and, if that is news, wakes it.
 fn report(managed: &ManagedDevice) {
     let Ok(chunks) = CHUNKS.try_lock() else { return };
-    let bytes = chunks.bytes();
-    let memory = MovableMemory {
-        need: bytes.saturating_add(PENDING.load(SeqCst)),
+    managed.device.link.report_memory(place_of(&chunks));
+}
+
+/// Where the memory is.
+fn place_of(chunks: &ChunkTable) -> MovableMemory {
+    MovableMemory {
+        need: chunks.bytes().saturating_add(PENDING.load(SeqCst)),
         resident: chunks.resident_bytes(),
         waits: WAITING.load(SeqCst) > 0,
         has_earlier_place: host_memory::is_of_earlier_manager(),
-    };
-    managed.device.link.report_memory(memory);
+        moves: false,
+    }
 }
 
 struct Mover {
@@ -152,6 +156,7 @@ impl Mover {
         }
         let mut chunks = lock(&CHUNKS);
         let (bytes, begun) = (chunks.resident_bytes(), monotonic_ns());
+        self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
         if !copy(self.managed, &chunks, Direction::Out) {
             GATE.open();
             return false;
@@ -166,7 +171,11 @@ impl Mover {
         let mut chunks = lock(&CHUNKS);
         let Ok(device) = c_int::try_from(self.managed.ordinal) else { return false };
         let begun = monotonic_ns();
+        let away = place_of(&chunks);
         let filled = chunks.ranges_mut().try_for_each(|range| physical::fill(range, device));
+        if filled.is_ok() {
+            self.managed.device.link.report_memory(MovableMemory { moves: true, ..away });
+        }
         match filled {
             Err(CUresult::ERROR_OUT_OF_MEMORY) => {
                 chunks.ranges_mut().for_each(physical::empty);

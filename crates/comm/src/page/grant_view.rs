@@ -122,6 +122,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::LIMITED != 0
     }
 
+    /// Whether the client is suspended.
+    pub fn suspended(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::SUSPENDED != 0
+    }
+
     /// Contenders: how many other processes may use the GPU now.
     pub fn contenders(&self) -> u64 {
         read(self.0, grant::CONTENDERS)
@@ -280,6 +285,11 @@ impl GrantView<'_> {
     /// Sets whether the client's limit ends its grants. Call it after [`Self::set_flags`], which clears this flag.
     pub fn set_limited(&self, limited: bool) {
         self.set_flag(grant::LIMITED, limited);
+    }
+
+    /// Sets whether the client is suspended. Call it after [`Self::set_flags`], which clears this flag.
+    pub fn set_suspended(&self, suspended: bool) {
+        self.set_flag(grant::SUSPENDED, suspended);
     }
 
     fn set_flag(&self, flag: u64, is_set: bool) {

@@ -16,11 +16,14 @@ pub struct MovableMemory {
     pub waits: bool,
     /// Its place on the host is from an earlier manager. It does not use that of this one.
     pub has_earlier_place: bool,
+    /// The process copies it at this moment, from the GPU or to it: its channel groups have to be enabled for that.
+    pub moves: bool,
 }
 
 /// Bits of [`report::MEMORY_FLAGS`].
 const WAITS: u64 = 1;
 const HAS_EARLIER_PLACE: u64 = 2;
+const MOVES: u64 = 4;
 
 impl<'a> GrantView<'a> {
     /// Bytes of movable memory that the process may have on the GPU; `None`: the manager has not decided.
@@ -54,17 +57,19 @@ impl ReportView<'_> {
             resident: read(self.0, report::MEMORY_RESIDENT),
             waits: flags & WAITS != 0,
             has_earlier_place: flags & HAS_EARLIER_PLACE != 0,
+            moves: flags & MOVES != 0,
         }
     }
 
-    /// Reports the movable memory. One thread at a time. Returns `true` if the manager has to be woken: a thread begins to wait, or the memory
-    /// has left or returned. It reads other changes in its next round.
+    /// Reports the movable memory. One thread at a time. Returns `true` if the manager has to be woken: a thread begins to wait, a
+    /// copy begins, or the memory has left or returned. It reads other changes in its next round.
     pub fn report_movable_memory(&self, memory: MovableMemory) -> bool {
         let before = self.movable_memory();
         if before != memory {
             // A reader between the stores sees more memory on the GPU than there is, never less.
             let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
-            let flags = flag(memory.waits, WAITS) | flag(memory.has_earlier_place, HAS_EARLIER_PLACE);
+            let place = flag(memory.has_earlier_place, HAS_EARLIER_PLACE);
+            let flags = flag(memory.waits, WAITS) | place | flag(memory.moves, MOVES);
             let words = [
                 (report::MEMORY_NEED, memory.need),
                 (report::MEMORY_RESIDENT, memory.resident),
@@ -74,6 +79,7 @@ impl ReportView<'_> {
                 self.0[index].store(value, Ordering::Release);
             }
         }
-        (memory.waits && !before.waits) || (memory.resident == 0) != (before.resident == 0)
+        let begins = (memory.waits && !before.waits) || (memory.moves && !before.moves);
+        begins || (memory.resident == 0) != (before.resident == 0)
     }
 }

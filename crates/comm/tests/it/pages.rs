@@ -44,6 +44,10 @@ fn grant_page_has_the_layout_of_version_3() {
     assert_eq!((words[2].load(Relaxed), page.latency_critical(), page.tsc_valid()), (6, true, true));
     page.set_latency_critical(false);
     assert_eq!((words[2].load(Relaxed), page.latency_critical()), (2, false));
+    page.set_suspended(true);
+    assert_eq!((words[2].load(Relaxed), page.suspended()), (18, true));
+    page.set_suspended(false);
+    assert_eq!((words[2].load(Relaxed), page.suspended()), (2, false));
 }
 
 #[test]
@@ -63,16 +67,19 @@ fn room_for_memory_is_whole_mebibytes_and_differs_from_no_decision() {
 fn movable_memory_has_words_of_its_own() {
     let words = words();
     let page = ReportView::new(&words);
-    let memory = MovableMemory { need: 9, resident: 8, waits: true, has_earlier_place: false };
+    let memory = MovableMemory { need: 9, resident: 8, waits: true, has_earlier_place: false, moves: false };
     assert!(page.report_movable_memory(memory) && !page.report_movable_memory(memory));
     assert_eq!(used(&words), [(101, 9), (102, 8), (103, 1)]);
     assert_eq!(page.movable_memory(), memory);
     // Programs that allocate and free without end do not wake the manager each time.
-    let more = MovableMemory { need: 11, resident: 10, waits: false, has_earlier_place: true };
+    let more = MovableMemory { need: 11, resident: 10, waits: false, has_earlier_place: true, moves: false };
     assert!(!page.report_movable_memory(more));
     assert!(page.report_movable_memory(MovableMemory { resident: 0, ..more }), "it has left");
     assert!(page.report_movable_memory(more), "it has returned");
     assert!(page.report_movable_memory(MovableMemory { waits: true, ..more }));
+    assert!(page.report_movable_memory(MovableMemory { moves: true, ..more }), "a copy begins");
+    assert_eq!((words[103].load(Relaxed), page.movable_memory().moves), (6, true));
+    assert!(!page.report_movable_memory(more), "the copy has ended");
 }
 
 #[test]

@@ -39,6 +39,7 @@ impl ChannelGroupScheduler {
             groups: Vec::new(),
             on_probation,
             stopped: false,
+            suspended: tokens.is_suspended(client),
             activity: Activity::UNKNOWN,
             waits: Waits::default(),
             has_short_bursts: false,

@@ -33,7 +33,7 @@ impl ChannelGroupScheduler {
         let best_effort_us = self.slices.best_effort_us(&self.policy);
         for process in self.processes.values() {
             for group in &process.groups {
-                let setting = if process.stopped {
+                let setting = if process.stays_disabled() {
                     Setting { enabled: false, slice_us: DEFAULT_SLICE_US }
                 } else if process.on_probation {
                     Setting::FREE
@@ -71,7 +71,7 @@ impl ChannelGroupScheduler {
 
     fn may_stay_enabled(&self, process: &Process) -> bool {
         let alone = self.holders.iter().all(|holder| *holder == process.client);
-        alone && !self.contended && !process.limited && !process.stopped
+        alone && !self.contended && !process.limited && !process.stays_disabled()
     }
 
     /// Until when a quantum that has ended is extended, because the controls of the last hand-off are not earned yet.
@@ -111,7 +111,7 @@ impl ChannelGroupScheduler {
 
     fn next_group(&self, now: u64) -> Option<GroupId> {
         let is_owner = |process: &&Process| self.enabled_group.is_some_and(|g| process.groups.contains(&g));
-        let owner = self.processes.values().find(is_owner).filter(|owner| !owner.stopped);
+        let owner = self.processes.values().find(is_owner).filter(|owner| !owner.stays_disabled());
         let continues = |owner: &Process| match owner.quantum {
             QuantumState::Granted => !self.rotate,
             QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
@@ -122,7 +122,7 @@ impl ChannelGroupScheduler {
             return self.enabled_group;
         }
         let granted = |process: &&Process| {
-            process.is_hardware_scheduled() && process.quantum == QuantumState::Granted && !process.stopped
+            process.is_hardware_scheduled() && process.quantum == QuantumState::Granted && !process.stays_disabled()
         };
         if let Some(group) = self.least_recently_chosen(self.processes.values().filter(granted)) {
             return Some(group);

@@ -57,6 +57,8 @@ pub(super) struct Process {
     pub(super) on_probation: bool,
     /// Its groups stay disabled, whatever it reports.
     pub(super) stopped: bool,
+    /// Its client is suspended.
+    pub(super) suspended: bool,
     pub(super) activity: Activity,
     pub(super) waits: Waits,
     /// Its client has short bursts: see [`TokenLedger::has_short_bursts`](crate::ledger::TokenLedger::has_short_bursts).
@@ -98,9 +100,14 @@ impl Process {
         self.is_best_effort() && !self.controlled_groups().is_empty()
     }
 
+    /// Whether its groups stay disabled, whatever it reports. A latency-critical process is never disabled.
+    pub(super) fn stays_disabled(&self) -> bool {
+        self.stopped || self.suspended && self.is_hardware_scheduled()
+    }
+
     /// Whether its groups may be enabled beside those of the holder: its work waits, or has just ended to wait, and its client has no limit.
     pub(super) fn alternates(&self, now: u64) -> bool {
-        (self.waits.since.is_some() || now < self.waits.alternates_until) && !self.limited && !self.stopped
+        (self.waits.since.is_some() || now < self.waits.alternates_until) && !self.limited && !self.stays_disabled()
     }
 
     /// Whether it has work that may execute.

@@ -13,7 +13,7 @@ impl ChannelGroupScheduler {
         self.read_waits(now);
         tokens.set_default_slices(self.default_slices());
         tokens.set_working(now, |id| {
-            self.processes.get(&id).is_none_or(|process| process.executes() && !process.stopped)
+            self.processes.get(&id).is_none_or(|process| process.executes() && !process.stays_disabled())
         });
         self.leave_pauses_out(tokens, now);
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
@@ -23,7 +23,7 @@ impl ChannelGroupScheduler {
             let Some(process) = self.processes.get(&id) else { continue };
             let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
             let returns = match process.quantum {
-                QuantumState::Granted if process.stopped => disabled,
+                QuantumState::Granted if process.stays_disabled() => disabled,
                 QuantumState::Granted if tokens.is_beside(process.client) => {
                     self.is_unused(process, now).is_some()
                 }
@@ -35,6 +35,10 @@ impl ChannelGroupScheduler {
                 QuantumState::Idle | QuantumState::Waiting => false,
             };
             let Some(process) = self.processes.get_mut(&id) else { continue };
+            if process.quantum == QuantumState::Waiting && process.stays_disabled() {
+                tokens.withdraw(id, now);
+                process.quantum = QuantumState::Idle;
+            }
             if returns {
                 // Its usage is the time for which it was enabled, which the ledger counts.
                 let _ = tokens.returned(id, now, 0, 0);
@@ -43,7 +47,7 @@ impl ChannelGroupScheduler {
             }
             let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
-            let wants = !process.stopped && (executes || is_probed);
+            let wants = !process.stays_disabled() && (executes || is_probed);
             if process.quantum == QuantumState::Idle
                 && wants
                 && tokens.request(id, now, GrantRequest::default()).is_ok()
@@ -61,6 +65,7 @@ impl ChannelGroupScheduler {
         self.contended = tokens.waiting().next().is_some() || self.holders.len() > 1;
         for process in self.processes.values_mut() {
             process.limited = tokens.is_limited(process.client);
+            process.suspended = tokens.is_suspended(process.client);
             process.has_short_bursts = tokens.has_short_bursts(process.client);
             process.may_leave_at_once = tokens.may_leave_at_once(process.client, now);
         }
@@ -117,7 +122,7 @@ impl ChannelGroupScheduler {
                     self.is_unused(process, now).map(|idle| allowed.saturating_sub(idle).max(unearned));
                 Some(now.saturating_add(left.unwrap_or(poll).max(self.policy.window_poll_ns)))
             }
-            QuantumState::Idle if process.stopped => None,
+            QuantumState::Idle if process.stays_disabled() => None,
             QuantumState::Idle => {
                 let poll = now.saturating_add(self.policy.idle_poll_ns);
                 let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));

@@ -106,7 +106,7 @@ impl ChannelGroupScheduler {
     pub(super) fn second_continues(&self, now: u64) -> bool {
         let owner = self.second.group.and_then(|group| self.owner_of(group));
         owner.is_some_and(|owner| match owner.quantum {
-            QuantumState::Granted => !owner.stopped,
+            QuantumState::Granted => !owner.stays_disabled(),
             QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
             QuantumState::Idle | QuantumState::Waiting => false,
         })
@@ -149,7 +149,7 @@ impl ChannelGroupScheduler {
             return None;
         }
         let is_candidate = |process: &&Process| {
-            process.client == client && process.is_hardware_scheduled() && !process.stopped
+            process.client == client && process.is_hardware_scheduled() && !process.stays_disabled()
         };
         let candidates = || self.processes.values().filter(is_candidate);
         let granted = || candidates().filter(|process| process.quantum == QuantumState::Granted);
@@ -200,7 +200,7 @@ impl ChannelGroupScheduler {
     fn takes_turns(&self, client: ClientId, now: u64) -> bool {
         let worked = |process: &Process| {
             let idle = process.activity.idle_for(now).unwrap_or(0);
-            process.client == client && !process.stopped && idle < self.policy.absent_ns
+            process.client == client && !process.stays_disabled() && idle < self.policy.absent_ns
         };
         let working = self.hardware_scheduled().filter(|(_, process)| worked(process));
         let groups: usize = working.map(|(_, process)| process.controlled_groups().len()).sum();

@@ -51,6 +51,9 @@ impl TokenLedger {
 
     /// From when on a client may be granted: `now` if it may already, `None` if never.
     fn ready_at(&self, id: ClientId, client: &Client, now: u64) -> Option<u64> {
+        if client.suspended {
+            return None;
+        }
         client.limit.ready_at(now).map(|at| at.max(self.repaid_at(id)))
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Client {
     pub(super) lag: Lag,
     /// One of its channel groups is enabled.
     pub(super) running: bool,
+    /// See [`TokenLedger::set_suspended`](super::TokenLedger::set_suspended).
+    pub(super) suspended: bool,
     /// GPU time charged, ns.
     pub(super) charged_ns: u64,
     /// Time held, ns.
@@ -57,6 +59,7 @@ impl Client {
             in_demand: false,
             lag: Lag::default(),
             running: false,
+            suspended: false,
             charged_ns: 0,
             held_ns: 0,
             delayed_ns: 0,

@@ -121,7 +121,7 @@ impl TokenLedger {
     pub(super) fn continue_gangs(&mut self, now: u64) {
         for index in 0..self.grants.len() {
             let grant = &self.grants[index];
-            if !self.is_overdue(grant) {
+            if !self.is_overdue(grant) || self.is_suspended(grant.client) {
                 continue;
             }
             let missed_at = grant.missed_at.unwrap_or(grant.deadline);

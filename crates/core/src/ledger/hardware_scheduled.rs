@@ -26,6 +26,8 @@ impl TokenLedger {
         if before == kind {
             return Ok(());
         }
+        // Of both kinds the request is another's: the scheduler's of channel groups, or the process's own.
+        self.withheld.remove(&process);
         let index = self.grants.iter().position(|g| g.client == client);
         if before == ReturnKind::HardwareScheduled {
             entry.waiting = None;

@@ -53,6 +53,7 @@ impl TokenLedger {
         self.critical.remove(client);
         for process in self.clients.remove(&client).map(|client| client.processes).unwrap_or_default() {
             self.processes.remove(&process);
+            self.withheld.remove(&process);
         }
     }
 
@@ -96,6 +97,7 @@ impl TokenLedger {
         let Some(entry) = self.processes.remove(&process) else { return };
         self.membership += 1;
         self.waiting.remove(&process);
+        self.withheld.remove(&process);
         self.critical.no_longer_waits(process);
         if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)
             && self.grants[index].leave(process, now, None)

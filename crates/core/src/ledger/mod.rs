@@ -39,6 +39,7 @@ mod lag;
 mod members;
 mod policy;
 mod ready_queue;
+mod suspension;
 #[cfg(test)]
 mod tests;
 mod unreturned;
@@ -120,6 +121,8 @@ pub struct TokenLedger {
     slots: Slots,
     /// See [`TokenLedger::membership`].
     membership: u64,
+    /// Requests of processes whose clients are suspended, with the longest burst of each.
+    withheld: BTreeMap<ProcessId, u64>,
 }
 
 impl TokenLedger {
@@ -149,6 +152,7 @@ impl TokenLedger {
             default_slices: false,
             slots: Slots::default(),
             membership: 0,
+            withheld: BTreeMap::new(),
         }
     }
 
@@ -167,7 +171,14 @@ impl TokenLedger {
         }
         entry.burst_ns = ask.burst_ns;
         let client = self.clients.get(&client_id).ok_or(Refused::UnknownClient(client_id))?;
+        let is_suspended = client.suspended;
+        if is_suspended {
+            self.withheld.insert(process, ask.burst_ns);
+        }
         if client.is_critical() {
+            if is_suspended {
+                return Ok(());
+            }
             let first = !std::mem::replace(&mut entry.requested, true);
             if first && self.critical.is_delayed(client_id) {
                 self.critical.no_longer_waits(process);
@@ -175,10 +186,12 @@ impl TokenLedger {
             self.critical.waits(process, now);
             return Ok(());
         }
-        entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
         let by_timer = entry.kind == ReturnKind::ByTimer;
-        self.waiting.insert(process);
-        self.becomes_active(client_id, now);
+        if !is_suspended {
+            entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
+            self.waiting.insert(process);
+            self.becomes_active(client_id, now);
+        }
         self.charge_unreturned(process, ask.overuse_ns);
         let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
         if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)
@@ -227,6 +240,7 @@ impl TokenLedger {
         let client = entry.client;
         entry.waiting = None;
         self.waiting.remove(&process);
+        self.withheld.remove(&process);
         if let Some(index) = self.grants.iter().position(|g| g.client == client)
             && self.grants[index].leave(process, now, None)
         {

@@ -11,6 +11,10 @@ pub struct Reported {
     pub waits: bool,
     /// There is a place on the host for it.
     pub may_leave: bool,
+    /// A process copies it at this moment.
+    pub moves: bool,
+    /// The client is suspended: its memory leaves, and waits for nothing.
+    pub suspended: bool,
 }
 
 impl Reported {
@@ -49,12 +53,14 @@ pub(super) struct Member {
     pub(super) unasked_until: u64,
     /// Bytes that have left or returned.
     pub(super) moved: u64,
+    /// It is suspended, or was and its memory has not returned since. Then the client waits, whether a thread does or not.
+    resumes: bool,
 }
 
 impl Member {
     /// A client that the pager did not know. What it has on the GPU it keeps for now.
     pub(super) fn new(reported: Reported, now: u64) -> Self {
-        let is_out = reported.resident == 0 && reported.need > 0 && reported.waits;
+        let is_out = reported.resident == 0 && reported.need > 0 && (reported.waits || reported.suspended);
         let phase = if is_out { Phase::Out } else { Phase::In };
         Self {
             reported,
@@ -64,6 +70,7 @@ impl Member {
             returned_at: now,
             unasked_until: 0,
             moved: 0,
+            resumes: false,
         }
     }
 
@@ -88,7 +95,7 @@ impl Member {
         let is_late = |since: u64| now.saturating_sub(since) >= timeout_ns;
         let mut stays = false;
         match self.phase {
-            Phase::Leaving(_) if reported.resident == 0 => {
+            Phase::Leaving(_) if reported.resident == 0 && !reported.moves => {
                 self.phase = Phase::Out;
                 self.moved = self.moved.saturating_add(before.resident);
             }
@@ -105,11 +112,19 @@ impl Member {
             }
             _ => {}
         }
+        // A process that was returning when its client was suspended, or while there was no manager.
+        let is_back = self.phase == Phase::Out && reported.resident > 0;
+        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until {
+            self.leave(now);
+        }
         if self.phase == Phase::In {
             // What it has freed is its room no longer. What it has on the GPU it had before it was known, or took while there was no manager.
             self.room = self.room.min(reported.need).max(reported.resident);
         }
-        let waits = reported.waits && reported.need > self.room && !self.is_moving();
+        self.resumes |= reported.suspended;
+        self.resumes &= reported.suspended || reported.need > self.room;
+        let is_wanted = (reported.waits || self.resumes) && !reported.suspended;
+        let waits = is_wanted && reported.need > self.room && !self.is_moving();
         self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
         stays
     }
@@ -118,6 +133,16 @@ impl Member {
     pub(super) fn may_leave(&self, now: u64) -> bool {
         let is_here = matches!(self.phase, Phase::In | Phase::Returning(_)) && self.room > 0;
         is_here && self.reported.may_leave && now >= self.unasked_until
+    }
+
+    /// Whether it moves so that another client can have its place, or for its own turn. One that is suspended leaves for none.
+    pub(super) fn takes_turns(&self) -> bool {
+        self.is_moving() && !self.reported.suspended
+    }
+
+    /// Whether its memory is to leave because it is suspended. What is on its way back arrives first.
+    pub(super) fn is_to_leave(&self, now: u64) -> bool {
+        self.reported.suspended && self.phase == Phase::In && self.may_leave(now)
     }
 
     pub(super) fn leave(&mut self, now: u64) {

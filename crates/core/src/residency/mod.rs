@@ -7,6 +7,8 @@
 //!
 //! *Order.* Clients that wait for memory are served in the order in which they began to wait. If there are no free bytes, the clients whose memory
 //! returned longest ago leave. *Hysteresis.* After moves the next ones wait for a quantum that is a multiple of the time that they took.
+//!
+//! *Suspension.* The memory of a suspended client leaves at once and has no room until the client is resumed. Then it waits like any other.
 
 mod member;
 mod policy;
@@ -59,9 +61,10 @@ impl Pager {
         self.fixed = fixed;
         self.observe(now, reported);
         self.count_moves(now);
+        self.send_suspended_away(now);
         self.make_room_for_fixed(now);
         self.serve_waiting(now);
-        (self.decided_at, self.was_moving) = (now, self.is_moving());
+        (self.decided_at, self.was_moving) = (now, self.is_taking_turns());
     }
 
     /// Bytes that a client may have on the GPU; 0: its memory must leave. `None`: it is unknown.
@@ -72,6 +75,11 @@ impl Pager {
     /// Bytes of a client that have left the GPU or returned since it came.
     pub fn moved(&self, client: ClientId) -> u64 {
         self.members.get(&client).map_or(0, |member| member.moved)
+    }
+
+    /// Whether memory of a client leaves or returns.
+    pub fn is_moving(&self, client: ClientId) -> bool {
+        self.members.get(&client).is_some_and(Member::is_moving)
     }
 
     /// Whether the fixed memory does not fit yet and clients leave for it.
@@ -91,6 +99,8 @@ impl Pager {
         let waits = self.members.values().any(|member| member.waits_since.is_some()) && !self.was_moving;
         let unasked = self.members.values().map(|member| member.unasked_until);
         let again = unasked.chain([self.run_until]).filter(|_| waits);
+        let suspended = self.members.values().filter(|member| member.reported.suspended && member.room > 0);
+        let again = again.chain(suspended.map(|member| member.unasked_until));
         // What was due has been decided: nothing changes before the next report.
         moves.chain(again).filter(|at| *at > self.decided_at).min()
     }
@@ -117,7 +127,7 @@ impl Pager {
             return;
         }
         self.moves_ns = self.moves_ns.saturating_add(now.saturating_sub(self.decided_at));
-        if self.is_moving() || self.next_fits() {
+        if self.is_taking_turns() || self.next_fits() {
             return;
         }
         let by_moves = self.moves_ns.saturating_mul(self.policy.run_per_move);
@@ -130,6 +140,14 @@ impl Pager {
     fn next_fits(&self) -> bool {
         let next = self.next.and_then(|client| self.members.get(&client));
         next.is_some_and(|member| self.fits(member.reported.need.saturating_sub(member.room)))
+    }
+
+    /// What suspended clients leave is free at once: no quantum of theirs protects it.
+    fn send_suspended_away(&mut self, now: u64) {
+        for member in self.members.values_mut().filter(|member| member.is_to_leave(now)) {
+            member.leave(now);
+            self.run_until = self.run_until.min(now);
+        }
     }
 
     fn make_room_for_fixed(&mut self, now: u64) {
@@ -152,7 +170,7 @@ impl Pager {
             let is_next = self.next == Some(client);
             // What leaves for another client is not free.
             let promised = if is_next { 0 } else { self.promised() };
-            let may_move = is_next || (now >= self.run_until && !self.is_moving() && self.next.is_none());
+            let may_move = is_next || (now >= self.run_until && !self.is_taking_turns() && self.next.is_none());
             if self.fits(more.saturating_add(promised)) {
                 // More memory of a client that is on the GPU moves nothing.
                 if member.phase == Phase::In || may_move {
@@ -229,8 +247,8 @@ impl Pager {
         self.members.values().fold(0, |sum, member| sum.saturating_add(member.room))
     }
 
-    fn is_moving(&self) -> bool {
-        self.members.values().any(Member::is_moving)
+    fn is_taking_turns(&self) -> bool {
+        self.members.values().any(Member::takes_turns)
     }
 }
 

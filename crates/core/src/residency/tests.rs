@@ -3,6 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod suspension;
+
 const MS: u64 = 1_000_000;
 const CAPACITY: u64 = 100;
 const STEP: u64 = 10 * MS;
@@ -31,6 +33,7 @@ struct Worker {
     is_deaf: bool,
     /// There is no place on the host for its memory.
     is_bound: bool,
+    is_suspended: bool,
 }
 
 struct World {
@@ -53,6 +56,7 @@ impl World {
             longest_pause_ns: 0,
             is_deaf: false,
             is_bound: false,
+            is_suspended: false,
         };
         let workers =
             needs.iter().enumerate().map(|(at, need)| (ClientId(at as u64), worker(need))).collect();
@@ -66,11 +70,9 @@ impl World {
     fn step(&mut self) {
         self.now += STEP;
         let reported = self.workers.iter().map(|(id, worker)| {
-            let waits = worker.resident < worker.need;
-            (
-                *id,
-                Reported { need: worker.need, resident: worker.resident, waits, may_leave: !worker.is_bound },
-            )
+            let Worker { need, resident, is_bound, is_suspended: suspended, .. } = *worker;
+            let waits = resident < need && !suspended;
+            (*id, Reported { need, resident, waits, may_leave: !is_bound, suspended, ..Reported::default() })
         });
         self.pager.advance(self.now, self.fixed_wanted, &reported.collect());
         assert!(
@@ -236,7 +238,13 @@ fn client_that_waits_for_more_than_there_can_be_makes_nobody_leave() {
 fn client_that_has_more_than_the_capacity_returns_as_soon_as_it_is_alone() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, fixed, resident| {
-        let reported = Reported { need: 130, resident, waits: resident == 0, may_leave: true };
+        let reported = Reported {
+            need: 130,
+            resident,
+            waits: resident == 0,
+            may_leave: true,
+            ..Reported::default()
+        };
         let own_fixed = 10;
         let reported = BTreeMap::from([(ClientId(1), reported.within(CAPACITY, own_fixed))]);
         pager.advance(ms * MS, own_fixed + fixed, &reported);
@@ -266,7 +274,7 @@ fn memory_without_a_place_on_the_host_stays() {
 fn memory_that_was_there_before_the_manager_stays() {
     let mut pager = Pager::new(policy());
     let on_gpu = |bytes| {
-        let reported = Reported { need: bytes, resident: bytes, waits: false, may_leave: true };
+        let reported = Reported { need: bytes, resident: bytes, may_leave: true, ..Reported::default() };
         BTreeMap::from([(ClientId(1), reported)])
     };
     pager.advance(0, 0, &on_gpu(0));
@@ -277,7 +285,8 @@ fn memory_that_was_there_before_the_manager_stays() {
 /// The rooms of clients that report what they need and what they have on the GPU, and wait for the difference.
 fn decide<const CLIENTS: usize>(pager: &mut Pager, ms: u64, memory: [(u64, u64); CLIENTS]) -> [u64; CLIENTS] {
     let reported = memory.iter().zip(1..).map(|((need, resident), id)| {
-        (ClientId(id), Reported { need: *need, resident: *resident, waits: resident < need, may_leave: true })
+        let (need, resident, waits) = (*need, *resident, resident < need);
+        (ClientId(id), Reported { need, resident, waits, may_leave: true, ..Reported::default() })
     });
     pager.advance(ms * MS, 0, &reported.collect());
     std::array::from_fn(|at| pager.room(ClientId(at as u64 + 1)).expect("a client"))

@@ -18,6 +18,7 @@ pub(super) struct RawEntry {
     pub(super) class: Option<String>,
     pub(super) slo: Option<String>,
     pub(super) overcommit: bool,
+    pub(super) suspended: bool,
 }
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
@@ -37,7 +38,7 @@ pub(super) fn check(
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
     let mut requests = Vec::new();
-    for RawEntry { place, name, request, limit, memory, class, slo, overcommit } in raw {
+    for RawEntry { place, name, request, limit, memory, class, slo, overcommit, suspended } in raw {
         let before = mistakes.len();
         if let Some(name) = &name {
             check_name(name, &place, &seen, mistakes);
@@ -79,7 +80,7 @@ pub(super) fn check(
             && let (Some(request), Some(limit), Some(memory), Some(class)) = (request, limit, memory, class)
         {
             let slo_ns = slo_ns.unwrap_or(0);
-            clients.push(ClientEntry { name, request, limit, memory, class, slo_ns, overcommit });
+            clients.push(ClientEntry { name, request, limit, memory, class, slo_ns, overcommit, suspended });
         }
     }
     check_sum(&requests, mistakes);

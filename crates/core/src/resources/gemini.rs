@@ -45,5 +45,6 @@ fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mist
         class: None,
         slo: None,
         overcommit: false,
+        suspended: false,
     })
 }

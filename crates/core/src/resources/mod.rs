@@ -4,10 +4,12 @@
 //! unchanged, and YAML (`clients:` with a list). If any entry is invalid, the result lists every mistake.
 
 mod check;
+mod edit;
 mod gemini;
 mod quantity;
 mod yaml;
 
+pub use edit::{EditError, set_suspended};
 pub use quantity::parse_bytes;
 pub use yaml::{line_of_key, shown};
 
@@ -35,6 +37,8 @@ pub struct ClientEntry {
     pub slo_ns: u64,
     /// Its memory may leave the GPU for that of others. Not of a latency-critical client.
     pub overcommit: bool,
+    /// It gets no grants, and memory that may leave the GPU does.
+    pub suspended: bool,
 }
 
 impl ClientEntry {

@@ -20,6 +20,7 @@ fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> Cli
         class,
         slo_ns: 0,
         overcommit: false,
+        suspended: false,
     }
 }
 
@@ -201,6 +202,20 @@ proptest! {
             prop_assert_eq!(resources.len(), shares.len());
         }
     }
+}
+
+#[test]
+fn client_is_suspended_by_a_key_and_other_values_are_mistakes() {
+    let with = |more: &str| {
+        read(&format!("clients:\n  - {{ name: a, request: 0.3, memory: 1Gi{more} }}\n"))
+            .map(|clients| clients[0].suspended)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!((with(""), with(", suspended: false")), (Ok(false), Ok(false)));
+    assert_eq!(with(", suspended: true, class: latency-critical"), Ok(true));
+    let refused = with(", suspended: yes, overcommit: 1").unwrap_err();
+    assert!(refused.contains("clients[0] (a).suspended: found a word, expected true or false"), "{refused}");
+    assert!(refused.contains("clients[0] (a).overcommit: found a number"), "{refused}");
 }
 
 #[test]

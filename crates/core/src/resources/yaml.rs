@@ -1,4 +1,4 @@
-//! The YAML notation: `clients:` with a list of `{ name, request, limit, memory, class, slo, overcommit }`.
+//! The YAML notation: `clients:` with a list of `{ name, request, limit, memory, class, slo, overcommit, suspended }`.
 //!
 //! The document is read untyped and checked by hand, because a typed reader stops at the first mistake.
 
@@ -6,7 +6,8 @@ use super::check::RawEntry;
 use super::{Mistake, Place};
 use serde_yaml::{Mapping, Value};
 
-const KEYS: [&str; 7] = ["name", "request", "limit", "memory", "class", "slo", "overcommit"];
+const KEYS: [&str; 8] =
+    ["name", "request", "limit", "memory", "class", "slo", "overcommit", "suspended"];
 
 /// Splits the document into entries. It may have the keys `others` beside `clients`.
 pub(super) fn read(text: &str, others: &[&str]) -> (Mapping, Vec<RawEntry>, Vec<Mistake>) {
@@ -57,15 +58,16 @@ fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) ->
     let memory = word("memory", None);
     let class = word("class", Some("best-effort"));
     let slo = if map.contains_key("slo") { word("slo", None) } else { None };
-    let overcommit = match map.get("overcommit") {
+    let mut switch = |key: &str| match map.get(key) {
         None => false,
         Some(Value::Bool(value)) => *value,
         Some(other) => {
-            mistakes.push(place.mistake("overcommit", kind(other), "true or false"));
+            mistakes.push(place.mistake(key, kind(other), "true or false"));
             false
         }
     };
-    Some(RawEntry { place, name, request, limit, memory, class, slo, overcommit })
+    let (overcommit, suspended) = (switch("overcommit"), switch("suspended"));
+    Some(RawEntry { place, name, request, limit, memory, class, slo, overcommit, suspended })
 }
 
 fn scalar(

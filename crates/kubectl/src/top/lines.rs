@@ -10,6 +10,8 @@ struct Shown {
     waits: bool,
     /// Latencies of requests.
     latencies: bool,
+    /// Where memory is that may leave the GPU.
+    places: bool,
 }
 
 /// The lines of a page: headings, then each GPU with its clients.
@@ -18,8 +20,12 @@ pub(crate) fn lines(top: &Top) -> Vec<Line> {
     let shown = Shown {
         waits: clients().any(|one| one.wait_p50_seconds.is_some()),
         latencies: clients().any(|one| one.latency_p50_seconds.is_some()),
+        places: clients().any(|one| one.movable_bytes() > 0),
     };
     let mut headings = vec!["POD", "PRIORITY", "ASKED", "LIMIT", "GOT", "MEMORY", "MEMORY LIMIT"];
+    if shown.places {
+        headings.extend(["ON GPU", "ON HOST"]);
+    }
     if shown.waits {
         headings.extend(["WAIT P50", "WAIT P99"]);
     }
@@ -68,6 +74,12 @@ impl GpuRow {
 }
 
 impl ClientRow {
+    /// Memory that may leave the GPU, wherever it is.
+    fn movable_bytes(&self) -> u64 {
+        let places = [self.memory_resident_bytes, self.memory_swapped_bytes];
+        places.into_iter().flatten().fold(0, u64::saturating_add)
+    }
+
     fn cells(&self, shown: Shown) -> Vec<String> {
         let mut cells = vec![
             format!("  {}", self.title()),
@@ -78,6 +90,11 @@ impl ClientRow {
             or_dash(self.memory_used_bytes, memory),
             or_dash(self.memory_limit_bytes, memory),
         ];
+        if shown.places {
+            let is_movable = self.movable_bytes() > 0;
+            let places = [self.memory_resident_bytes, self.memory_swapped_bytes];
+            cells.extend(places.map(|bytes| or_dash(bytes.filter(|_| is_movable), memory)));
+        }
         if shown.waits {
             cells.extend([self.wait_p50_seconds, self.wait_p99_seconds].map(|wait| or_dash(wait, time)));
         }
@@ -88,6 +105,9 @@ impl ClientRow {
         cells.push(or_dash(self.processes, |processes| processes.to_string()));
         let violations = usize::try_from(self.violations).unwrap_or(usize::MAX);
         let mut facts = Vec::new();
+        if self.suspended {
+            facts.push("suspended".to_owned());
+        }
         if violations > 0 {
             facts.push(count(violations, "violation"));
         }

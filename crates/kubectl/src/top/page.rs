@@ -140,6 +140,13 @@ impl ClientRow {
             "sluice_client_memory_limit_bytes" | "sluice_memory_limit_bytes" => {
                 self.memory_limit_bytes = Some(whole(value));
             }
+            "sluice_client_memory_resident_bytes" | "sluice_memory_resident_bytes" => {
+                add(&mut self.memory_resident_bytes, value);
+            }
+            "sluice_client_memory_swapped_bytes" | "sluice_memory_swapped_bytes" => {
+                add(&mut self.memory_swapped_bytes, value);
+            }
+            "sluice_client_suspended" => self.suspended |= value > 0.0,
             // One sample for each container.
             "sluice_client_processes" | "sluice_processes" => add(&mut self.processes, value),
             // One sample for each kind.

@@ -110,6 +110,29 @@ POD     PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  LATENCY P50  LATENC
 }
 
 #[test]
+fn memory_that_may_leave_and_suspended_clients_are_shown_where_there_are_some() {
+    let series = |name: &str, client: &str, value: u64| format!("sluice_{name}{{client=\"{client}\"}} {value}\n");
+    let page = [
+        MANAGER.replace("sluice_token_wait", "sluice_other"),
+        series("memory_resident_bytes", "a", 0),
+        series("memory_swapped_bytes", "a", 5 * GIB),
+        series("client_suspended", "a", 1),
+        series("memory_resident_bytes", "other", 0),
+        series("memory_swapped_bytes", "other", 0),
+        series("client_suspended", "other", 0),
+    ];
+    let mut top = Top::default();
+    top.add_page(Origin::Address("127.0.0.1:9400"), &page.concat()).unwrap();
+    top.finish();
+    let expected = "\
+POD      PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  ON GPU  ON HOST  PROCESSES
+127.0.0.1:9400  levels: token 2
+  a      -         0.300  1.000  0.250  64 MiB  1.0 GiB       0 MiB   5.0 GiB  1          suspended
+  other  -         -      -      -      -       -             -       -        -";
+    assert_eq!(text(&top), expected);
+}
+
+#[test]
 fn managers_of_two_addresses_are_two_gpus() {
     let mut top = Top::default();
     top.add_page(Origin::Address("127.0.0.1:9400"), MANAGER).unwrap();

@@ -48,8 +48,10 @@ impl EventLoop {
         info!(client = %definition.key, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client added");
         let now = self.io.now();
         let gpu_time = GpuTime::new(self.grants.window_ns, now);
+        let suspended = definition.suspended;
         let id = self.clients.add(definition, metrics, gpu_time);
         self.grants.ledger.set_client(id, spec, now);
+        self.suspend(id, suspended);
         self.apply(Event::ClientChanged(id, ClientFacts { spec, is_pod }));
     }
 
@@ -62,12 +64,19 @@ impl EventLoop {
             self.grants.settle_client(id, &mut self.clients, &mut self.processes, &mut self.io.trace, now);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
-        info!(client = client.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client changed");
+        info!(client = client.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, suspended = definition.suspended, "client changed");
+        let suspended = definition.suspended;
         client.definition = definition;
         self.show_slo(id);
         self.clients.memory.set_limit(id, memory);
         self.grants.ledger.set_client(id, spec, now);
+        self.suspend(id, suspended);
         self.apply(Event::ClientChanged(id, ClientFacts { spec, is_pod }));
+    }
+
+    fn suspend(&mut self, id: ClientId, suspended: bool) {
+        let Self { suspensions, clients, processes, grants, io, .. } = self;
+        suspensions.set(id, suspended, clients, processes, &mut grants.ledger, io);
     }
 
     /// Shows the processes of a client its latency goal.
@@ -87,6 +96,7 @@ impl EventLoop {
         info!(client = client.name, "client removed");
         let metrics = std::sync::Arc::clone(&client.metrics);
         self.io.metrics.remove(metrics);
+        self.suspensions.forget(id);
         let processes = self.processes.ids_of_client(id);
         processes.iter().for_each(|process| self.close_connections(*process));
         self.apply(Event::ClientRemoved(id));

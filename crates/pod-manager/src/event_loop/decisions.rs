@@ -19,7 +19,8 @@ impl EventLoop {
         self.apply(Event::RoundBegins);
         self.gangs.update(&self.clients, &mut self.grants.ledger);
         self.residency.update(&self.clients, &self.processes, self.io.now());
-        let Self { stalled, connections, clients, processes, grants, io, .. } = self;
+        let Self { suspensions, residency, stalled, connections, clients, processes, grants, io, .. } = self;
+        suspensions.update(residency, clients, processes, &mut grants.ledger, io);
         stalled.update(&mut *connections.peers, clients, processes, grants, io);
         self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());
         self.apply(Event::RoundEnds);

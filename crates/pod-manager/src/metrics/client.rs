@@ -72,6 +72,8 @@ pub(crate) struct ClientMetrics {
     pub(crate) violations: [IntCounter; ViolationKind::LABELS.len()],
     /// Processes that are stopped because of violations.
     pub(crate) stopped: IntGauge,
+    /// It is suspended.
+    pub(crate) suspended: IntGauge,
     /// Energy beyond that of an idle GPU.
     pub(crate) energy_joules: Counter,
     collectors: Vec<Box<dyn Collector>>,
@@ -171,6 +173,7 @@ impl ClientMetrics {
         let unscheduled =
             IntGaugeVec::new(series.opts("sluice_unsteered_processes", unscheduled), &["reason"]);
         let stopped = "Processes that are stopped because of violations";
+        let suspended = "1 while the client is suspended and gets no grants, 0 while its memory still leaves";
         let violations = "Violations of the client's limits by its processes, by kind";
         let violations = IntCounterVec::new(series.opts("sluice_violations_total", violations), &["kind"]);
         Ok(Self {
@@ -208,6 +211,7 @@ impl ClientMetrics {
                 "Energy that the GPU drew beyond that of an idle one, attributed by execution time, joules",
             )?,
             stopped: series.gauge("sluice_stopped_processes", stopped)?,
+            suspended: series.gauge("sluice_client_suspended", suspended)?,
             collectors: series.collectors,
         })
     }

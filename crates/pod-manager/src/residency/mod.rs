@@ -38,6 +38,7 @@ pub(crate) struct Residency {
 struct Exported {
     moved: u64,
     waits: bool,
+    swapped: u64,
 }
 
 impl Residency {
@@ -161,11 +162,12 @@ impl Residency {
             if let Some(client) = clients.get(*id) {
                 let series = &client.metrics.memory;
                 series.resident.set(gauge(memory.resident));
-                series.swapped.set(gauge(memory.need.saturating_sub(memory.resident)));
+                let swapped = memory.need.saturating_sub(memory.resident);
+                series.swapped.set(gauge(swapped));
                 // A client whose last process has ended begins anew.
-                let exported = Exported { moved: pager.moved(*id), waits: memory.waits };
+                let exported = Exported { moved: pager.moved(*id), waits: memory.waits, swapped };
                 let before = self.exported.insert(*id, exported);
-                let before = before.unwrap_or(Exported { moved: 0, waits: false });
+                let before = before.unwrap_or(Exported { moved: 0, waits: false, swapped: 0 });
                 series.moved.inc_by(exported.moved.saturating_sub(before.moved));
                 if before.waits {
                     series.waited_seconds.inc_by(passed_ns as f64 * 1e-9);
@@ -179,6 +181,16 @@ impl Residency {
                 client.metrics.memory.swapped.set(0);
             }
         }
+    }
+
+    /// Whether memory of a client leaves the GPU or returns. For that its processes need grants.
+    pub(crate) fn is_moving(&self, client: ClientId) -> bool {
+        self.overcommit.as_ref().is_some_and(|(_, pager)| pager.is_moving(client))
+    }
+
+    /// Bytes of a client's memory that are not on the GPU.
+    pub(crate) fn swapped(&self, client: ClientId) -> u64 {
+        self.exported.get(&client).map_or(0, |exported| exported.swapped)
     }
 
     /// Makes a reservation of memory that never leaves wait until the clients have left whose memory is in its place. Returns it if it does
@@ -247,13 +259,15 @@ fn place(process: &Process) -> Place {
 /// connection on, so that others have left before it allocates.
 fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -> (u64, Option<Reported>) {
     let account = clients.memory.client(id).unwrap_or_default();
+    let suspended = clients.get(id).is_some_and(|client| client.definition.suspended);
     let mut sum: Option<Reported> = None;
     for (_, process) in processes.of_client(id) {
         let (Some(memory), Some(host)) = (movable(process), &process.endpoint.host_memory) else { continue };
-        let sum = sum.get_or_insert(Reported { may_leave: true, ..Reported::default() });
+        let sum = sum.get_or_insert(Reported { may_leave: true, suspended, ..Reported::default() });
         sum.need = sum.need.saturating_add(memory.need);
         sum.resident = sum.resident.saturating_add(memory.resident);
-        sum.waits |= memory.waits;
+        sum.waits |= memory.waits && !suspended;
+        sum.moves |= memory.moves;
         sum.may_leave &= memory.has_earlier_place || memory.need <= host.filled();
     }
     if let Some(sum) = sum {

@@ -27,6 +27,7 @@ mod probation;
 mod processes;
 mod reload;
 mod stalled;
+mod suspension;
 mod switch_times;
 mod tokens;
 mod trace;

@@ -207,7 +207,8 @@ impl Hook {
         let (eventfd, report_fd, grant_fd) = (next(), next(), next());
         let mut memory = Line::open(socket, process, client)?;
         let (status, fds) = memory.attach(Channel::Memory, used_bytes)?;
-        assert_eq!((status, fds.len()), (AttachStatus::Ok, 0));
+        // The client of one that gets host memory has overcommitment.
+        assert!(status == AttachStatus::Ok && fds.len() <= 1, "{status:?} with {} descriptors", fds.len());
         let grant = SharedPage::map(grant_fd.as_fd(), Access::ReadOnly)?;
         let report = SharedPage::map(report_fd.as_fd(), Access::ReadWrite)?;
         GrantView::new(grant.words()).check().unwrap();

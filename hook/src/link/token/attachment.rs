@@ -46,7 +46,7 @@ impl TokenConnection {
         self.announcer.report(ReportView::new(report));
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
-        self.report.set(report);
+        self.begin_memory_reports(report);
         self.announcer.recovery.attached();
         Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
     }

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-use sluice_comm::page::MovableMemory;
+use sluice_comm::page::{MovableMemory, ReportView};
+use sluice_hook_core::lock;
 use sluice_hook_core::platform::TokenLink;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::futex;
 
-use super::TokenConnection;
+use super::{TokenConnection, Words};
 
 impl TokenConnection {
     /// Whether a manager decides where the memory of this process is. Without one the memory returns.
@@ -32,8 +33,23 @@ impl TokenConnection {
 
     /// Reports the movable memory of this process, and wakes the manager if that cannot wait for its next round.
     pub(crate) fn report_memory(&self, memory: MovableMemory) {
+        let mut last = lock(&self.movable_memory);
+        *last = memory;
         if self.report_view().is_some_and(|report| report.report_movable_memory(memory)) {
             self.wakeup.signal();
         }
+    }
+
+    /// Reports on this page from here on. It says from the beginning where the memory is: a copy may be in progress, and no further report
+    /// comes before its end.
+    pub(super) fn begin_memory_reports(&self, page: &'static Words) {
+        let last = lock(&self.movable_memory);
+        ReportView::new(page).report_movable_memory(*last);
+        self.report.set(page);
+    }
+
+    /// Whether the client of this process is suspended.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.decides_memory() && self.grant_view().suspended()
     }
 }

@@ -15,6 +15,7 @@ mod properties;
 mod replay;
 mod shares;
 mod simulation;
+mod suspension;
 
 use super::{
     Action, Class, ClientSpec, Deadline, GrantEnd, GrantReason, GrantRequest, Policy, ReturnKind, TokenLedger,
