@@ -122,7 +122,7 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
         memory: client.memory_bytes,
         slo_ns: client.slo_ns,
         overcommit: client.overcommit,
-        suspended: false,
+        suspended: client.suspended,
         gang,
     })
 }

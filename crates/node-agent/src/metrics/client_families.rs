@@ -114,6 +114,11 @@ pub(super) fn add(
                 usage.memory_peak_bytes as f64,
             ),
             (
+                "sluice_client_suspended",
+                "1 if the pod is suspended by its annotation, else 0",
+                f64::from(client.suspended),
+            ),
+            (
                 "sluice_client_adopted_processes",
                 "Unhooked processes whose channel groups are scheduled by the manager",
                 f64::from(usage.adopted_processes),

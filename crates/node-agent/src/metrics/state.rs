@@ -53,6 +53,7 @@ struct Limits<'a> {
     memory_bytes: u64,
     /// The memory may leave the GPU.
     overcommit: bool,
+    suspended: bool,
     slo_ns: u64,
 }
 
@@ -146,6 +147,7 @@ fn limits(client: &Client) -> Limits<'_> {
         limit_ppm: client.limit_ppm,
         memory_bytes: client.memory_bytes,
         overcommit: client.overcommit,
+        suspended: client.suspended,
         slo_ns: client.slo_ns,
     }
 }

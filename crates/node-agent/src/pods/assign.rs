@@ -15,11 +15,12 @@ use sluice_placement::{Countable, MemoryUse, on_host};
 use sluice_proto::control::Client;
 use sluice_units::{Share, WHOLE_PPM};
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::claims;
 use super::client::client;
 use super::refusal::Refusal;
+use super::suspensions;
 use super::{PodView, Pods, PodsWatch};
 use crate::prepared_claims::PreparedClaims;
 use crate::tasks::replace_if_new;
@@ -232,19 +233,21 @@ fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remainin
 }
 
 /// Publishes the assignments whenever pods, claims or GPUs change, until these no longer come. `on_refusal` is called once for
-/// each refusal.
+/// each refusal, `on_suspension` for each pod that has been suspended (`true`) or resumed since the agent knows its pods.
 pub async fn publish_assignments(
     assignments: watch::Sender<Option<Arc<Assignments>>>,
     mut pods: PodsWatch,
     mut prepared: watch::Receiver<Arc<PreparedClaims>>,
     mut inventory: watch::Receiver<NodeInventory>,
     mut on_refusal: impl FnMut(&PodView, &Refusal),
+    mut on_suspension: impl FnMut(&PodView, bool),
 ) {
     loop {
         let known = pods.borrow_and_update().clone();
         let gpus = inventory.borrow_and_update().clone();
         let claims = Arc::clone(&prepared.borrow_and_update());
         if let Some(known) = known {
+            let is_first = assignments.borrow().is_none();
             let before = assignments.borrow().clone().unwrap_or_default();
             let now = assign(&known, &claims, &gpus, &before);
             // The same reason with other numbers is not reported again.
@@ -255,6 +258,14 @@ pub async fn publish_assignments(
                     warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
                     on_refusal(pod, why);
                 }
+            }
+            // What is suspended already when the agent starts, an earlier agent has reported.
+            let changes = if is_first { Vec::new() } else { suspensions::changes(&before.sets, &now.sets) };
+            for (pod, suspended) in
+                changes.iter().filter_map(|(uid, suspended)| Some((known.get(*uid)?, *suspended)))
+            {
+                info!(pod = pod.full_name(), suspended, "the pod was suspended or resumed");
+                on_suspension(pod, suspended);
             }
             assignments.send_if_modified(|last| replace_if_new(last, Some(Arc::new(now))));
         }

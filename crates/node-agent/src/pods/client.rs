@@ -23,6 +23,7 @@ pub(super) fn client(
         slo_ns: request.slo_ns.unwrap_or(0),
         gang: request.gang.clone().unwrap_or_default(),
         overcommit,
+        suspended: request.suspended,
     }
 }
 

@@ -139,6 +139,7 @@ fn as_in_force(client: &Client) -> control::Client {
         slo_ns: definition.slo_ns,
         gang: definition.gang.clone().unwrap_or_default(),
         overcommit: definition.overcommit,
+        suspended: definition.suspended,
         ..identity
     }
 }

@@ -12,6 +12,7 @@ fn client(uid: &str, pod: &str) -> Client {
         slo_ns: 5,
         gang: String::new(),
         overcommit: false,
+        suspended: false,
     }
 }
 
@@ -50,6 +51,16 @@ fn memory_of_all_but_latency_critical_clients_may_leave() {
     let refused = overcommits(ClassWord::LatencyCritical).unwrap_err();
     let expected = "clients[0] (\"ml\"/\"a\").overcommit is true for a latency-critical client";
     assert!(refused.contains(expected), "{refused}");
+}
+
+#[test]
+fn client_of_any_class_is_suspended_by_its_flag() {
+    let suspended = |suspended| {
+        let class = ClassWord::LatencyCritical.into();
+        read(vec![Client { class, suspended, ..client("u-1", "a") }]).unwrap().clients[0].suspended
+    };
+    assert!(suspended(true));
+    assert!(!suspended(false));
 }
 
 #[test]

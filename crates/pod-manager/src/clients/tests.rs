@@ -5,7 +5,7 @@ use sluice_core::share::Share;
 fn pod(uid: &str, class: Class) -> Definition {
     let key = ClientKey::Pod { uid: uid.into(), namespace: "ml".into(), name: "pod".into() };
     let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class };
-    Definition { key, spec, memory: 100, slo_ns: 0, overcommit: false, gang: None }
+    Definition { key, spec, memory: 100, slo_ns: 0, overcommit: false, suspended: false, gang: None }
 }
 
 fn add(clients: &mut Clients, definition: Definition) -> ClientId {

@@ -25,6 +25,7 @@ pub fn pod(uid: &str) -> Client {
         slo_ns: 0,
         gang: String::new(),
         overcommit: false,
+        suspended: false,
     }
 }
 

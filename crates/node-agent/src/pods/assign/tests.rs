@@ -73,6 +73,7 @@ fn annotations_become_exact_limits() {
         slo_ns: 5_000_000,
         gang: "ring".into(),
         overcommit: false,
+        suspended: false,
     };
     assert_eq!(result.sets["GPU-a"], [wanted]);
     assert!(result.sets["GPU-b"].is_empty() && result.refused.is_empty());

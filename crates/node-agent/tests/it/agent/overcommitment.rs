@@ -1,8 +1,10 @@
 //! Memory of pods that may leave the GPU.
 
 use super::api::Kind;
-use super::node::{Node, last_set, soon, uuid};
+use super::node::{Node, last_set, of_reason, soon, uuid};
+use serde_json::json;
 use sluice_placement::inventory::NodeInventory;
+use sluice_proto::control::SetClientsRequest;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_memory_reaches_the_manager_and_the_scheduler_and_memory_may_leave() {
@@ -52,5 +54,42 @@ async fn manager_without_host_memory_moves_no_memory() {
     );
     let set = last_set(&mut node.managers[0].received(), "the client", |set| !set.clients.is_empty()).await;
     assert!(!set.clients[0].overcommit, "{set:?}");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pod_is_suspended_while_its_annotation_says_so_also_by_a_new_agent() {
+    let node = Node::with_gpus(1).await;
+    let put = |suspend: Option<&str>| {
+        let own = [("memory", "8Gi"), ("assigned-gpu", &uuid(0))];
+        let annotations: Vec<_> = own.into_iter().chain(suspend.map(|value| ("suspend", value))).collect();
+        node.put("train", &annotations);
+    };
+    put(None);
+    let agent = node.start_agent().await;
+    let mut received = node.managers[0].received();
+    last_set(&mut received, "the client", |set| set.clients.iter().any(|client| !client.suspended)).await;
+    put(Some("true"));
+    let set =
+        last_set(&mut received, "the suspension", |set| set.clients.iter().any(|client| client.suspended))
+            .await;
+    let event = of_reason(&mut node.api.seen(), "Suspended", 1).await.remove(0);
+    assert_eq!((&event["regarding"]["uid"], &event["type"]), (&json!("uid-train"), &json!("Normal")));
+    agent.end().await;
+
+    let agent = node.start_agent().await;
+    let of_new = |other: &SetClientsRequest| other.agent_instance != set.agent_instance;
+    let again =
+        last_set(&mut received, "the new agent's set", |set| of_new(set) && !set.clients.is_empty()).await;
+    assert!(again.clients[0].suspended, "{again:?}");
+    put(Some("false"));
+    last_set(&mut received, "the resumption", |set| {
+        of_new(set) && set.clients.iter().any(|client| !client.suspended)
+    })
+    .await;
+    let event = of_reason(&mut node.api.seen(), "Resumed", 1).await.remove(0);
+    assert_eq!(event["regarding"]["uid"], "uid-train");
+    // The new agent has repeated no event of the old one.
+    assert_eq!(of_reason(&mut node.api.seen(), "Suspended", 1).await.len(), 1);
     agent.end().await;
 }
