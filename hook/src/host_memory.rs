@@ -26,11 +26,15 @@ const REGISTER_PORTABLE: c_uint = 1;
 
 static MEMORY: Leaked<HostMemory> = Leaked::none();
 
-/// The part of the memory that is registered, if any.
-static REGISTERED: Mutex<Option<Registration>> = Mutex::new(None);
+/// The memory is registered in pieces of this size. While the driver registers one it answers no other call of the machine for 7 ms.
+const PIECE_BYTES: u64 = 64 << 20;
 
-/// A registration of the first bytes.
-struct Registration {
+/// The pieces that were registered, by their order in the memory.
+static PIECES: Mutex<Vec<Piece>> = Mutex::new(Vec::new());
+
+/// How much of a piece is registered, from its first byte on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Piece {
     context: u64,
     bytes: u64,
 }
@@ -72,33 +76,80 @@ pub(crate) fn at(offset: u64, bytes: u64) -> Option<*mut c_void> {
     Some(words.as_ptr().cast::<c_void>().cast_mut().wrapping_byte_add(offset))
 }
 
+/// The parts of `bytes` at `offset` between the ends of pieces: a copy must not cross the end of a registration.
+pub(crate) fn parts(offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset.saturating_add(bytes);
+    std::iter::successors(Some(offset), |at| Some(at - at % PIECE_BYTES + PIECE_BYTES))
+        .take_while(move |at| *at < end)
+        .map(move |at| (at, (PIECE_BYTES - at % PIECE_BYTES).min(end - at)))
+}
+
 /// Pins the first `needed` bytes in the current context, so that copies run at the speed of the link. A driver that refuses copies more
 /// slowly. The rest has no pages yet: pinning would make them, at the expense of the program.
 ///
-/// A copy must not cross the end of a registration, so if more is needed than before, all of it is registered anew.
+/// No copy is in progress: the thread that copies calls this before.
 pub(crate) fn register(context: u64, needed: u64) {
-    let mut registered = lock(&REGISTERED);
-    let (Some(start), Ok(size)) = (at(0, needed), usize::try_from(needed)) else { return };
-    if let Some(before) = &*registered {
-        if before.bytes >= needed {
-            return;
-        }
-        let Some(unregister) = real::table().cuMemHostUnregister else { return };
-        // SAFETY: it was registered below, and no copy is in progress: the thread that copies calls this before.
-        if unsafe { unregister(start) } != CUresult::SUCCESS {
-            return;
-        }
-        *registered = None;
+    parts(0, needed).for_each(|part| register_part(context, part));
+}
+
+/// Pins one more piece of the first `needed` bytes, if there is one whose pages the manager has made, as [`register`]. `false`: there is none.
+pub(crate) fn register_one(context: u64, needed: u64) -> bool {
+    let is_due = |(start, bytes): &(u64, u64)| {
+        let pages = MEMORY.get().zip(usize::try_from(*start).ok()).zip(usize::try_from(*bytes).ok());
+        pages.is_some_and(|((memory, start), bytes)| memory.region.has_pages(start, bytes))
+    };
+    let next = parts(0, needed).find(|part| !is_registered(*part)).filter(is_due);
+    next.map(|part| register_part(context, part)).is_some()
+}
+
+fn number(start: u64) -> usize {
+    usize::try_from(start / PIECE_BYTES).unwrap_or(usize::MAX)
+}
+
+fn is_registered((start, bytes): (u64, u64)) -> bool {
+    lock(&PIECES).get(number(start)).is_some_and(|piece| piece.bytes >= bytes)
+}
+
+/// Registers a part that begins with its piece. If less of the piece is registered, it is registered anew. A part that the driver refuses is
+/// not tried again.
+fn register_part(context: u64, (start, bytes): (u64, u64)) {
+    let (Some(address), Ok(size)) = (at(start, bytes), usize::try_from(bytes)) else { return };
+    let (Some(register), Some(unregister)) =
+        (real::table().cuMemHostRegister_v2, real::table().cuMemHostUnregister)
+    else {
+        return;
+    };
+    if is_registered((start, bytes)) {
+        return;
     }
-    if let Some(register) = real::table().cuMemHostRegister_v2 {
-        // SAFETY: the memory is mapped for the rest of the process.
-        if unsafe { register(start, size, REGISTER_PORTABLE) } == CUresult::SUCCESS {
-            *registered = Some(Registration { context, bytes: needed });
-        }
+    let mut pieces = lock(&PIECES);
+    let least = pieces.len().max(number(start) + 1);
+    pieces.resize(least, Piece::default());
+    let Some(piece) = pieces.get_mut(number(start)) else { return };
+    if piece.bytes > 0 {
+        // SAFETY: it was registered below, and no copy is in progress, as the callers guarantee.
+        let _unregistered = unsafe { unregister(address) };
     }
+    // SAFETY: the memory is mapped for the rest of the process.
+    let _refused = unsafe { register(address, size, REGISTER_PORTABLE) };
+    *piece = Piece { context, bytes };
 }
 
 /// A context has ended, and with it what was registered in it.
 pub(crate) fn context_ended(context: u64) {
-    lock(&REGISTERED).take_if(|registered| registered.context == context);
+    let mut pieces = lock(&PIECES);
+    pieces.iter_mut().filter(|piece| piece.context == context).for_each(|piece| *piece = Piece::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_what_is_asked_for_and_none_crosses_the_end_of_a_piece() {
+        let found: Vec<(u64, u64)> = parts(PIECE_BYTES - 2, PIECE_BYTES + 5).collect();
+        assert_eq!(found, [(PIECE_BYTES - 2, 2), (PIECE_BYTES, PIECE_BYTES), (2 * PIECE_BYTES, 3)]);
+        assert_eq!(parts(0, 7).collect::<Vec<_>>(), [(0, 7)]);
+        assert_eq!(parts(5, 0).count(), 0);
+    }
 }

@@ -9,6 +9,7 @@ mod entrance;
 mod mover;
 mod physical;
 mod state;
+mod transfer;
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::*;

@@ -7,7 +7,8 @@ that changes (order.py). All arms of a round have the same requests, each round 
   alone, alone2   the service without the hook and without other programs; their difference is the A/A noise
   training        the training under Sluice, without requests, shorter
   stock           both without the hook: time slicing
-  sluice          both under Sluice; with --slo the service's client has a latency goal in the resource file
+  sluice          both under Sluice
+  sluice-slo      the same with another process of the service, whose client has the latency goal --slo in the resource file
 
 Before the first round the service serves a trace alone. From it come the rate (--load: the part of the time in which the service works) and
 the goals, which stay: the first token within --scale times the p90 of first tokens alone, and a mean time of the further tokens within
@@ -32,7 +33,8 @@ LEAD, TAIL = 0.15, 0.4
 # Time of a block beside its requests, seconds.
 AROUND = 0.3 + LEAD + TAIL
 # The service and the training of each arm.
-ARMS = {"alone": ("lc0", None), "alone2": ("lc0", None), "training": (None, "be"), "stock": ("lc0", "be0"), "sluice": ("lc", "be")}
+ARMS = {"alone": ("lc0", None), "alone2": ("lc0", None), "training": (None, "be"), "stock": ("lc0", "be0"), "sluice": ("lc", "be"), "sluice-slo": ("slo", "be")}
+USUAL = [arm for arm in ARMS if arm != "sluice-slo"]
 # For these factors the attainment is computed, too.
 SCALES = (1.05, 1.1, 1.25, 1.5, 2.0, 4.0)
 # The most that the attainment may be lower than alone, in points.
@@ -48,12 +50,10 @@ class Stage:
     def __init__(self, options):
         self.options, self.clocks = options, Clocks()
         gpu = rig.Gpu(options.gpu)
-        goal = {"slo": options.slo} if options.slo else {}
-        # Within a burst the service always works. Beyond its request it would be delayed for the training.
-        clients = [
-            {"name": "be", "request": 0.3, "limit": 1.0, "memory": "60Gi"},
-            {"name": "lc", "request": 0.7, "limit": 1.0, "memory": "20Gi", "class": "latency-critical", **goal},
-        ]
+        # Within a burst the service always works. Beyond its request it would be delayed for the training. One of the services is
+        # always idle, and what it requests is shared among the others.
+        service = {"request": 0.45, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"}
+        clients = [{"name": "be", "request": 0.1, "limit": 1.0, "memory": "60Gi"}, {"name": "lc", **service}, {"name": "slo", **service, "slo": options.slo}]
         self.manager = rig.Manager(clients, [f"--controls={gpu.controls}", *options.manager])
         # The service has two cores of its own, as in serve.py.
         cores = sorted(os.sched_getaffinity(0))
@@ -62,7 +62,7 @@ class Stage:
         service = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_generate.py", "--staged")]
         training = gpu.python("torch_model.py", "lora", "--batch", options.batch, "--staged")
         programs = {
-            "lc0": (service, gpu.plain()), "lc": (service, gpu.under(self.manager, "lc")),
+            "lc0": (service, gpu.plain()), "lc": (service, gpu.under(self.manager, "lc")), "slo": (service, gpu.under(self.manager, "slo")),
             "be0": (training, gpu.plain()), "be": (training, gpu.under(self.manager, "be")),
         }
         wanted = {program for arm in options.arms for program in ARMS[arm] if program} | {"lc0"}
@@ -171,10 +171,13 @@ def different(blocks):
 
 
 def bars(rows):
-    told, sluice = {}, rows.get("sluice", {})
-    if "points_below_alone" in sluice:
+    told = {}
+    for arm in ("sluice", "sluice-slo"):
+        sluice = rows.get(arm, {})
+        if "points_below_alone" not in sluice:
+            continue
         met = "met" if sluice["points_below_alone"] <= BAR_POINTS else "NOT MET"
-        told["sluice: points of SLO attainment below alone"] = f"{sluice['points_below_alone']:.2f}, at most {BAR_POINTS}: {met}; 95 % of the differences to alone from {sluice['points_interval'][0]:+.2f} to {sluice['points_interval'][1]:+.2f}"
+        told[f"{arm}: points of SLO attainment below alone"] = f"{sluice['points_below_alone']:.2f}, at most {BAR_POINTS}: {met}; 95 % of the differences to alone from {sluice['points_interval'][0]:+.2f} to {sluice['points_interval'][1]:+.2f}"
     return told
 
 
@@ -197,7 +200,7 @@ def brief(served, be):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=USUAL)
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=3.4, help="of an arm's requests in a round")
@@ -207,7 +210,7 @@ def main():
     parser.add_argument("--warm", type=float, default=6.0, help="seconds of the arm sluice before the first round, not counted")
     parser.add_argument("--load", type=float, default=0.4, help="part of the time in which the service works, alone")
     parser.add_argument("--scale", type=float, default=1.25, help="of the latency goals, over what the service needs alone")
-    parser.add_argument("--slo", default="", help="latency goal of the service's client in the resource file")
+    parser.add_argument("--slo", default="300ms", help="latency goal of the service's client in the arm sluice-slo")
     parser.add_argument("--batch", type=int, default=8, help="texts of 512 tokens in a step of the training")
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--seed", type=int, default=1, help="of the arms' order and of the traces")
@@ -218,7 +221,7 @@ def main():
     rig.limit(options.limit)
     stage = Stage(options)
     rate, goals, calibrated = calibrate(options, stage)
-    for arm, seconds in (("sluice", options.warm), ("stock", 1.0)):
+    for arm, seconds in (("sluice", options.warm), ("sluice-slo", 2.0), ("stock", 1.0)):
         if arm in options.arms:
             rig.say(f"warm {arm:9}", brief(*stage.block(arm, seconds, rate, 0)))
     fit(options)
@@ -230,7 +233,7 @@ def main():
             clocks[arm].append(stage.clocks.between(begin, time.time()))
             rig.say(f"round {number} {arm:9}", brief(*blocks[arm][-1]))
         rows, wrong = rows_of(options, blocks, goals, calibrated), different(blocks)
-        grants = {name: stage.manager.grants(name) for name in ("lc", "be") if name in stage.children}
+        grants = {name: stage.manager.grants(name) for name in ("lc", "slo", "be") if name in stage.children}
         # Written after each round, because the run may be interrupted. Without grants the hook was not active.
         rig.write(options.name, {
             "ok": not wrong and all(grants.values()), "bars": bars(rows), "rows": rows, "different_tokens": wrong, "goals": goals, "calibrated": calibrated, "rate": rate,

@@ -90,7 +90,7 @@ def of_client(manager, client, series):
 class HookLog:
     """The log of the hook in one process, which has a line for each move."""
 
-    LINE = re.compile(r"memory (left|returned to) the GPU bytes=(\d+) us=(\d+)")
+    LINE = re.compile(r"([\d.]+) \d+ memory (left|returned to) the GPU bytes=(\d+) us=(\d+)")
 
     def __init__(self, bench, name):
         self.path = pathlib.Path(bench.folder.name) / f"{name}.log"
@@ -100,9 +100,14 @@ class HookLog:
         """Bytes and seconds of the moves so far, by direction."""
         text = self.path.read_text() if self.path.exists() else ""
         found = {"out": [], "in": []}
-        for kind, size, us in self.LINE.findall(text):
+        for _, kind, size, us in self.LINE.findall(text):
             found["out" if kind == "left" else "in"].append((int(size), int(us) / 1e6))
         return found
+
+    def intervals(self):
+        """When each move began and ended, on the monotonic clock, and its direction."""
+        text = self.path.read_text() if self.path.exists() else ""
+        return [(float(end) - int(us) / 1e6, float(end), "out" if kind == "left" else "in") for end, kind, _, us in self.LINE.findall(text)]
 
 
 def wait_for(what, holds, seconds=60.0):
@@ -296,18 +301,30 @@ def turns(bench, options):
     left = {name: log.moves()["out"][before[name]:] for name, log in logs.items()}
     switches = sum(len(moves) for moves in left.values())
     found = {name: digest(child) for name, child in children.items()}
+    rig.say(f"{steps} steps: {first['seconds']:.1f} s alone, {wall:.1f} s together, {switches} moves, the same bits: {set(found.values()) == {bits}}")
 
     # The service without and with the trainings beside it.
-    latencies = {"alone": [], "beside": []}
+    latencies, begun_at, period = {"alone": [], "beside": []}, 0.0, 0.01
     for arm in ("alone", "beside", "alone"):
         requests = options.requests // (2 if arm == "alone" else 1)
         if arm == "beside":
-            begun = [trained(child, time.time(), max(5, int(options.requests * 0.01 / wall * steps))) for child in children.values()]
-        service.ask(f"serve {time.time() + 0.2:.6f} {requests} 10000 0")
+            for child in children.values():
+                trained(child, time.time(), max(5, int(options.requests * period / wall * steps)))
+            begun_at = time.monotonic() + 0.2
+        service.ask(f"serve {time.time() + 0.2:.6f} {requests} 10000 0 0")
         latencies[arm] += service.answer(120)["latencies_us"]
         if arm == "beside":
             for child in children.values():
                 child.answer(180)
+    # The requests beside the trainings by what moves meanwhile.
+    moved = [interval for log in logs.values() for interval in log.intervals()]
+    meanwhile = {"out": [], "in": [], "nothing": []}
+    for number, latency in enumerate(latencies["beside"]):
+        due = begun_at + number * period
+        ways = {way for begin, end, way in moved if begin <= due + latency / 1e6 and due <= end}
+        meanwhile[ways.pop() if len(ways) == 1 else "out" if ways else "nothing"].append(latency)
+    by_move = {way: {"n": len(values), "p50": statistics.median(values), "p99": sorted(values)[int(len(values) * 0.99)]} for way, values in meanwhile.items() if values}
+    rig.say("the service's requests by what moves meanwhile, us:", by_move)
     tails = {arm: sorted(values)[int(len(values) * 0.99)] for arm, values in latencies.items()}
     for child in (*children.values(), service):
         child.stop()
@@ -325,7 +342,7 @@ def turns(bench, options):
     bench.check(f"the service's p99 is at most {TAIL} x alone", tails["beside"] <= TAIL * tails["alone"])
     bench.save(
         "turns", steps=steps, alone=[first, last], together=told, sequence_s=sequence, together_s=wall, of_sequence=sequence / wall, left=left,
-        switches=switches, quantum_s=wall / switches if switches else None, same_bits=[value == bits for value in found.values()], p99_us=tails,
+        switches=switches, quantum_s=wall / switches if switches else None, same_bits=[value == bits for value in found.values()], p99_us=tails, by_move=by_move,
         p50_us={arm: statistics.median(values) for arm, values in latencies.items()})
 
 

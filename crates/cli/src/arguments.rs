@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, suspend, trace};
+use crate::{
+    check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, suspend, trace,
+};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]

@@ -153,6 +153,26 @@ impl SharedRegion {
         // of the result rules out; see the type's comment for changes by others.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
+
+    /// Whether all pages of `bytes` bytes at `start` exist, that is, whether using them makes none. `false` beyond the end, and if the kernel
+    /// does not tell.
+    pub fn has_pages(&self, start: usize, bytes: usize) -> bool {
+        const PAGE: usize = 4096;
+        let first = start - start % PAGE;
+        let Some(end) = start.checked_add(bytes).filter(|end| *end <= size_of_val(self.words())) else {
+            return false;
+        };
+        let mut exists = vec![0_u8; (end - first).div_ceil(PAGE)];
+        // SAFETY: the range is inside the mapping and begins with a page; there is a byte for each of its pages.
+        let told = unsafe {
+            libc::mincore(
+                self.start.as_ptr().cast::<libc::c_void>().byte_add(first),
+                end - first,
+                exists.as_mut_ptr(),
+            )
+        };
+        told == 0 && exists.iter().all(|page| page & 1 == 1)
+    }
 }
 
 impl Drop for SharedRegion {

@@ -9,7 +9,7 @@ use sluice_sys::clock::monotonic_ns;
 
 use super::entrance::{Waiter, enter};
 use super::state::{CHUNKS, DEVICE, GATE, IS_ON, PENDING, sleep_until_change};
-use super::{mover, physical};
+use super::{mover, physical, transfer};
 use crate::captures::CAPTURES;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
@@ -154,7 +154,7 @@ pub(crate) fn free(address: u64) -> Option<CUresult> {
     }
     let _call = enter();
     // As `cuMemFree`, which waits for all work that may use the memory. After an error of the context nothing uses it.
-    let _waited = mover::synchronize(context);
+    let _waited = transfer::synchronize(context);
     guarded((), || {
         let taken = lock(&CHUNKS).take(address);
         taken.iter().for_each(physical::discard);

@@ -6,16 +6,17 @@ use std::time::Duration;
 use sluice_comm::page::MovableMemory;
 use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
-use sluice_hook_core::platform::{Driver, Stream};
+use sluice_hook_core::platform::Driver;
 use sluice_hook_core::residency::ChunkTable;
 use sluice_sys::clock::monotonic_ns;
 
 use super::physical;
 use super::state::{CHUNKS, DEVICE, GATE, PENDING, WAITING, notify};
+use super::transfer::{self, Back, synchronize};
 use crate::captures::CAPTURES;
 use crate::gpu::{relax_capture_mode, with_context};
 use crate::process::ManagedDevice;
-use crate::{fork, host_memory, known_contexts, real, settings, thread, thread_state};
+use crate::{fork, host_memory, known_contexts, settings, thread};
 
 /// How long the thread sleeps unless the manager or a thread of the program wakes it.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -24,6 +25,8 @@ const RETRY_NS: u64 = 100_000_000;
 const LONGEST_RETRY_NS: u64 = 10_000_000_000;
 /// How long the calls before a drain may take. A thread that was cancelled in one counts for ever.
 const LONGEST_DRAIN_NS: u64 = 10_000_000_000;
+/// How long after it found no more host memory to pin it looks again.
+const LOOK_NS: u64 = 100_000_000;
 /// How often it looks whether the calls before a drain have ended.
 const POLL: Duration = Duration::from_micros(100);
 
@@ -56,7 +59,7 @@ pub(super) fn start(managed: &'static ManagedDevice) -> bool {
     DECIDED_NS.store(monotonic_ns(), Relaxed);
     thread::start(c"sluice-memory", thread::LARGE_STACK_BYTES, move || {
         relax_capture_mode();
-        Mover { managed, retry_at_ns: 0, retry_ns: RETRY_NS }.run();
+        Mover { managed, retry_at_ns: 0, retry_ns: RETRY_NS, prepare_at_ns: 0 }.run();
     })
 }
 
@@ -85,9 +88,11 @@ fn place_of(chunks: &ChunkTable) -> MovableMemory {
 
 struct Mover {
     managed: &'static ManagedDevice,
-    /// After a failure to leave: when to try again, and how long to wait after the next failure.
+    /// After a move that failed: when to try again, and how long to wait after the next failure to leave.
     retry_at_ns: u64,
     retry_ns: u64,
+    /// When to pin the next piece of the host memory.
+    prepare_at_ns: u64,
 }
 
 impl Mover {
@@ -110,9 +115,14 @@ impl Mover {
             DECIDED_NS.store(monotonic_ns(), Relaxed);
         }
         if GATE.is_closed() {
-            if (bytes == 0 || has_room(self.managed, bytes)) && self.return_all() {
-                GATE.open();
-                notify();
+            let may_return = bytes == 0 || has_room(self.managed, bytes);
+            if may_return && monotonic_ns() >= self.retry_at_ns {
+                if self.return_all() {
+                    GATE.open();
+                    notify();
+                } else {
+                    self.retry_at_ns = monotonic_ns() + RETRY_NS;
+                }
             }
         } else if room.is_some_and(|room| room < bytes) {
             if monotonic_ns() < self.retry_at_ns {
@@ -129,6 +139,7 @@ impl Mover {
         } else {
             // An allocation may wait for room that has come.
             notify();
+            self.prepare();
         }
     }
 
@@ -157,11 +168,10 @@ impl Mover {
         let mut chunks = lock(&CHUNKS);
         let (bytes, begun) = (chunks.resident_bytes(), monotonic_ns());
         self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
-        if !copy(self.managed, &chunks, Direction::Out) {
+        if !transfer::out(self.managed, &mut chunks) {
             GATE.open();
             return false;
         }
-        chunks.ranges_mut().for_each(physical::empty);
         log_move("memory left the GPU", bytes, begun);
         true
     }
@@ -171,26 +181,30 @@ impl Mover {
         let mut chunks = lock(&CHUNKS);
         let Ok(device) = c_int::try_from(self.managed.ordinal) else { return false };
         let begun = monotonic_ns();
-        let away = place_of(&chunks);
-        let filled = chunks.ranges_mut().try_for_each(|range| physical::fill(range, device));
-        if filled.is_ok() {
-            self.managed.device.link.report_memory(MovableMemory { moves: true, ..away });
-        }
-        match filled {
-            Err(CUresult::ERROR_OUT_OF_MEMORY) => {
-                chunks.ranges_mut().for_each(physical::empty);
-                false
-            }
-            Ok(()) if copy(self.managed, &chunks, Direction::In) => {
+        self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
+        match transfer::back(self.managed, &mut chunks, device) {
+            Back::Complete => {
                 log_move("memory returned to the GPU", chunks.bytes(), begun);
                 true
             }
-            // The context has an error, as the program's next call shows. Without its memory the program can read no wrong byte.
-            _ => {
-                chunks.ranges_mut().for_each(physical::empty);
-                true
-            }
+            Back::NoRoom => false,
+            Back::Failed => true,
         }
+    }
+
+    /// Pins a piece of the host memory, so that the first move does not have to do it. What follows waits nine times as long as that took.
+    fn prepare(&mut self) {
+        if monotonic_ns() < self.prepare_at_ns {
+            return;
+        }
+        let begun = monotonic_ns();
+        // With the lock held no context with chunks ends.
+        let chunks = lock(&CHUNKS);
+        let pin = |context| with_context(context, || host_memory::register_one(context, chunks.bytes()));
+        let pinned = chunks.contexts().first().copied().and_then(pin);
+        drop(chunks);
+        let took = monotonic_ns().saturating_sub(begun);
+        self.prepare_at_ns = begun.saturating_add(if pinned == Some(true) { 10 * took } else { LOOK_NS });
     }
 }
 
@@ -208,60 +222,4 @@ fn discard_freed() {
 fn log_move(what: &str, bytes: u64, begun_ns: u64) {
     let us = monotonic_ns().saturating_sub(begun_ns) / 1000;
     settings::log(format_args!("{what} bytes={bytes} us={us}"));
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Out,
-    In,
-}
-
-/// Copies all chunks to their places in the host memory or from there, and waits for the end.
-fn copy(managed: &ManagedDevice, chunks: &ChunkTable, direction: Direction) -> bool {
-    let started = chunks.places().all(|(context, chunk, place)| {
-        let Some(host) = host_memory::at(place, chunk.bytes) else { return false };
-        let size = usize::try_from(chunk.bytes).unwrap_or(usize::MAX);
-        let table = real::table();
-        let call = || match direction {
-            Direction::Out => table.cuMemcpyDtoHAsync_v2.map(|copy| {
-                // SAFETY: the host memory has room for the chunk there, and nothing else uses it or the chunk, which is mapped.
-                unsafe { copy(host, chunk.address, size, std::ptr::null_mut()) }
-            }),
-            Direction::In => table.cuMemcpyHtoDAsync_v2.map(|copy| {
-                // SAFETY: as above.
-                unsafe { copy(chunk.address, host, size, std::ptr::null_mut()) }
-            }),
-        };
-        let submit = || {
-            host_memory::register(context, chunks.bytes());
-            as_work(managed, || call().unwrap_or(CUresult::ERROR_NOT_SUPPORTED))
-        };
-        with_context(context, submit) == Some(CUresult::SUCCESS)
-    });
-    // Also after a failure: no copy may run when the memory is unmapped.
-    let mut contexts = chunks.contexts().into_iter();
-    contexts.all(synchronize) && started
-}
-
-/// Calls `submit`, which submits a copy to the legacy default stream. It counts as work of the process: the channel groups of a process
-/// without work may be disabled.
-fn as_work(managed: &ManagedDevice, submit: impl FnOnce() -> CUresult) -> CUresult {
-    let stream = Stream::new(0, false, 0);
-    let is_noted = thread_state::with_thread(|thread| {
-        managed.device.needs_note(stream, thread) && managed.device.begin_work(stream, thread)
-    });
-    let result = submit();
-    if is_noted {
-        managed.device.end_submission();
-    }
-    result
-}
-
-/// Waits for all work of a context. `false` if the context has an error.
-pub(super) fn synchronize(context: u64) -> bool {
-    let wait = || {
-        // SAFETY: no arguments; waits for the context that `with_context` made current.
-        real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })
-    };
-    with_context(context, wait).flatten() == Some(CUresult::SUCCESS)
 }

@@ -27,58 +27,56 @@ pub(super) fn reserve(bytes: u64, context: u64) -> Result<Range, CUresult> {
 
 /// Gives all chunks of a range that have none memory on a device. If one cannot get it, none has any afterwards.
 pub(super) fn fill(range: &mut Range, device: c_int) -> Result<(), CUresult> {
-    let mut filled = empty_chunks(range).try_for_each(|chunk| fill_chunk(chunk, device));
-    if filled.is_ok() {
-        filled = allow(range, device);
-    }
+    let filled = range.chunks.iter_mut().try_for_each(|chunk| fill_chunk(chunk, device));
     if filled.is_err() {
         empty(range);
     }
     filled
 }
 
-fn empty_chunks(range: &mut Range) -> impl Iterator<Item = &mut Chunk> {
-    range.chunks.iter_mut().filter(|chunk| chunk.handle.is_none())
-}
-
-fn fill_chunk(chunk: &mut Chunk, device: c_int) -> Result<(), CUresult> {
+/// Gives a chunk memory on a device, if it has none.
+pub(super) fn fill_chunk(chunk: &mut Chunk, device: c_int) -> Result<(), CUresult> {
     let table = real::table();
-    let (Some(create), Some(map)) = (table.cuMemCreate, table.cuMemMap) else {
+    let (Some(create), Some(map), Some(allow)) = (table.cuMemCreate, table.cuMemMap, table.cuMemSetAccess)
+    else {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     };
+    if chunk.handle.is_some() {
+        return Ok(());
+    }
     let location = CUmemLocation { kind: ON_DEVICE, id: device };
     let properties = CUmemAllocationProp { kind: PINNED, location, ..CUmemAllocationProp::default() };
     let mut handle = 0;
     // SAFETY: `handle` is writable and the properties readable.
     success(unsafe { create(&raw mut handle, size(chunk.bytes), &raw const properties, 0) })?;
     // SAFETY: the addresses are reserved by `reserve`, and nothing is mapped there.
-    let mapped = success(unsafe { map(chunk.address, size(chunk.bytes), 0, handle, 0) });
-    match mapped {
-        Ok(()) => chunk.handle = Some(handle),
-        Err(_) => release(handle),
+    if let Err(refused) = success(unsafe { map(chunk.address, size(chunk.bytes), 0, handle, 0) }) {
+        release(handle);
+        return Err(refused);
     }
-    mapped
-}
-
-fn allow(range: &Range, device: c_int) -> Result<(), CUresult> {
-    let set = real::table().cuMemSetAccess.ok_or(CUresult::ERROR_NOT_SUPPORTED)?;
-    let location = CUmemLocation { kind: ON_DEVICE, id: device };
+    chunk.handle = Some(handle);
     let access = CUmemAccessDesc { location, flags: READ_AND_WRITE };
-    // SAFETY: the whole range is mapped, and one descriptor is readable.
-    success(unsafe { set(range.address, size(range.bytes), &raw const access, 1) })
+    // SAFETY: the whole chunk is mapped, and one descriptor is readable.
+    let allowed = success(unsafe { allow(chunk.address, size(chunk.bytes), &raw const access, 1) });
+    if allowed.is_err() {
+        empty_chunk(chunk);
+    }
+    allowed
 }
 
-/// Gives back the memory of all chunks that have some. The content is lost.
+/// Gives back the memory of all chunks of a range. The content is lost.
 pub(super) fn empty(range: &mut Range) {
-    for chunk in &mut range.chunks {
-        let Some(handle) = chunk.handle else { continue };
-        // SAFETY: the chunk is mapped there as a whole, and no work uses it: the caller has waited for that.
-        let unmapped =
-            real::table().cuMemUnmap.map(|unmap| unsafe { unmap(chunk.address, size(chunk.bytes)) });
-        if unmapped == Some(CUresult::SUCCESS) {
-            chunk.handle = None;
-            release(handle);
-        }
+    range.chunks.iter_mut().for_each(empty_chunk);
+}
+
+/// Gives back the memory of a chunk, if it has some. The content is lost.
+pub(super) fn empty_chunk(chunk: &mut Chunk) {
+    let Some(handle) = chunk.handle else { return };
+    // SAFETY: the chunk is mapped there as a whole, and no work uses it: the caller has waited for that.
+    let unmapped = real::table().cuMemUnmap.map(|unmap| unsafe { unmap(chunk.address, size(chunk.bytes)) });
+    if unmapped == Some(CUresult::SUCCESS) {
+        chunk.handle = None;
+        release(handle);
     }
 }
 

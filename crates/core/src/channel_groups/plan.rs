@@ -122,7 +122,9 @@ impl ChannelGroupScheduler {
             return self.enabled_group;
         }
         let granted = |process: &&Process| {
-            process.is_hardware_scheduled() && process.quantum == QuantumState::Granted && !process.stays_disabled()
+            process.is_hardware_scheduled()
+                && process.quantum == QuantumState::Granted
+                && !process.stays_disabled()
         };
         if let Some(group) = self.least_recently_chosen(self.processes.values().filter(granted)) {
             return Some(group);

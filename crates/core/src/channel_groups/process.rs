@@ -107,7 +107,9 @@ impl Process {
 
     /// Whether its groups may be enabled beside those of the holder: its work waits, or has just ended to wait, and its client has no limit.
     pub(super) fn alternates(&self, now: u64) -> bool {
-        (self.waits.since.is_some() || now < self.waits.alternates_until) && !self.limited && !self.stays_disabled()
+        (self.waits.since.is_some() || now < self.waits.alternates_until)
+            && !self.limited
+            && !self.stays_disabled()
     }
 
     /// Whether it has work that may execute.

@@ -278,7 +278,8 @@ impl TokenLedger {
     /// Whether a grant may last longer than until its deadline: no other client waits, and the processes of its client return
     /// it. One whose part ends by timer waits for a grant that its burst fits into.
     fn is_free(&self, grant: &Grant) -> bool {
-        let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE && !c.suspended);
+        let unlimited =
+            self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE && !c.suspended);
         let returns = grant.members.iter().all(|m| m.kind == ReturnKind::Returns);
         let mut waiting = self.waiting.iter().filter_map(|id| self.processes.get(id));
         let by_timer = waiting.any(|process| process.kind == ReturnKind::ByTimer);

@@ -15,6 +15,8 @@ pub struct Reported {
     pub moves: bool,
     /// The client is suspended: its memory leaves, and waits for nothing.
     pub suspended: bool,
+    /// Since when no process of it has work; `None`: one has.
+    pub idle_since: Option<u64>,
 }
 
 impl Reported {
@@ -114,7 +116,8 @@ impl Member {
         }
         // A process that was returning when its client was suspended, or while there was no manager.
         let is_back = self.phase == Phase::Out && reported.resident > 0;
-        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until {
+        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until
+        {
             self.leave(now);
         }
         if self.phase == Phase::In {
@@ -133,6 +136,11 @@ impl Member {
     pub(super) fn may_leave(&self, now: u64) -> bool {
         let is_here = matches!(self.phase, Phase::In | Phase::Returning(_)) && self.room > 0;
         is_here && self.reported.may_leave && now >= self.unasked_until
+    }
+
+    /// For how long it has had its memory and no work, nanoseconds.
+    pub(super) fn idle_ns(&self, now: u64) -> u64 {
+        self.reported.idle_since.map_or(0, |since| now.saturating_sub(since.max(self.returned_at)))
     }
 
     /// Whether it moves so that another client can have its place, or for its own turn. One that is suspended leaves for none.

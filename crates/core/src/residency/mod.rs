@@ -6,7 +6,8 @@
 //! keeps what it has and others wait.
 //!
 //! *Order.* Clients that wait for memory are served in the order in which they began to wait. If there are no free bytes, the clients whose memory
-//! returned longest ago leave. *Hysteresis.* After moves the next ones wait for a quantum that is a multiple of the time that they took.
+//! returned longest ago leave. *Hysteresis.* After moves the next ones wait for a quantum that is a multiple of the time that they took. A client
+//! that has been idle for as long as these moves took gives its place up before: at worst moves double what its pause costs the others.
 //!
 //! *Suspension.* The memory of a suspended client leaves at once and has no room until the client is resumed. Then it waits like any other.
 
@@ -19,6 +20,9 @@ use std::collections::BTreeMap;
 
 pub use member::Reported;
 pub use policy::PagerPolicy;
+
+/// A client that was idle for a shorter time has only paused between two pieces of work.
+const LEAST_IDLE_NS: u64 = 200_000_000;
 
 /// The state of all clients whose memory may leave the GPU.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct Pager {
     run_until: u64,
     /// Time that moves have taken since the last quantum began.
     moves_ns: u64,
+    /// Time that the moves before the present quantum took.
+    last_moves_ns: u64,
     /// A client's return was one of them.
     has_returned: bool,
     /// When the pager last decided, and whether a move was in progress then.
@@ -50,6 +56,7 @@ impl Pager {
             next: None,
             run_until: 0,
             moves_ns: 0,
+            last_moves_ns: 0,
             has_returned: false,
             decided_at: 0,
             was_moving: false,
@@ -98,7 +105,11 @@ impl Pager {
         });
         let waits = self.members.values().any(|member| member.waits_since.is_some()) && !self.was_moving;
         let unasked = self.members.values().map(|member| member.unasked_until);
-        let again = unasked.chain([self.run_until]).filter(|_| waits);
+        let idle = self.members.values().filter_map(|member| {
+            let since = member.reported.idle_since?.max(member.returned_at);
+            Some(since.saturating_add(self.last_moves_ns.max(LEAST_IDLE_NS)))
+        });
+        let again = unasked.chain([self.run_until]).chain(idle).filter(|_| waits);
         let suspended = self.members.values().filter(|member| member.reported.suspended && member.room > 0);
         let again = again.chain(suspended.map(|member| member.unasked_until));
         // What was due has been decided: nothing changes before the next report.
@@ -133,6 +144,7 @@ impl Pager {
         let by_moves = self.moves_ns.saturating_mul(self.policy.run_per_move);
         let quantum = if self.has_returned { by_moves.max(self.policy.min_quantum_ns) } else { by_moves };
         self.run_until = now.saturating_add(quantum);
+        self.last_moves_ns = self.moves_ns;
         (self.moves_ns, self.has_returned, self.next) = (0, false, None);
     }
 
@@ -170,24 +182,28 @@ impl Pager {
             let is_next = self.next == Some(client);
             // What leaves for another client is not free.
             let promised = if is_next { 0 } else { self.promised() };
-            let may_move = is_next || (now >= self.run_until && !self.is_taking_turns() && self.next.is_none());
+            let is_turn = !self.is_taking_turns() && self.next.is_none();
             if self.fits(more.saturating_add(promised)) {
                 // More memory of a client that is on the GPU moves nothing.
-                if member.phase == Phase::In || may_move {
+                if member.phase == Phase::In || is_next || (is_turn && now >= self.run_until) {
                     self.admit(client, now);
                 }
-            } else if may_move && !is_next {
+            } else if is_turn {
                 self.make_room_for(client, more, now);
             }
         }
     }
 
-    /// Has others leave if that makes room for `more` bytes of a client.
+    /// Has others leave if that makes room for `more` bytes of a client. Before the end of the quantum these are idle ones.
     fn make_room_for(&mut self, client: ClientId, more: u64, now: u64) {
         let needed = self.fixed.saturating_add(self.rooms()).saturating_add(more);
         let mut missing = needed.saturating_sub(self.policy.capacity);
         let mut leaving = Vec::new();
-        for victim in self.victims(Some(client), now) {
+        let is_over = now >= self.run_until;
+        let gives_up = |victim: &ClientId| {
+            is_over || self.members.get(victim).is_some_and(|victim| self.is_idle(victim, now))
+        };
+        for victim in self.victims(Some(client), now).filter(gives_up) {
             if missing == 0 {
                 break;
             }
@@ -199,6 +215,11 @@ impl Pager {
         }
         leaving.into_iter().for_each(|victim| self.leave(victim, now));
         self.next = Some(client);
+    }
+
+    /// Whether a client gives its place up before the end of the quantum.
+    fn is_idle(&self, member: &Member, now: u64) -> bool {
+        member.reported.idle_since.is_some() && member.idle_ns(now) >= self.last_moves_ns.max(LEAST_IDLE_NS)
     }
 
     /// The clients that may be asked to leave, except one: the one first whose memory returned longest ago.

@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
+mod idle;
 mod suspension;
 
 const MS: u64 = 1_000_000;
@@ -34,6 +35,7 @@ struct Worker {
     /// There is no place on the host for its memory.
     is_bound: bool,
     is_suspended: bool,
+    idle_since: Option<u64>,
 }
 
 struct World {
@@ -57,6 +59,7 @@ impl World {
             is_deaf: false,
             is_bound: false,
             is_suspended: false,
+            idle_since: None,
         };
         let workers =
             needs.iter().enumerate().map(|(at, need)| (ClientId(at as u64), worker(need))).collect();
@@ -70,9 +73,18 @@ impl World {
     fn step(&mut self) {
         self.now += STEP;
         let reported = self.workers.iter().map(|(id, worker)| {
-            let Worker { need, resident, is_bound, is_suspended: suspended, .. } = *worker;
+            let Worker { need, resident, is_bound, is_suspended: suspended, idle_since, .. } = *worker;
             let waits = resident < need && !suspended;
-            (*id, Reported { need, resident, waits, may_leave: !is_bound, suspended, ..Reported::default() })
+            let reported = Reported {
+                need,
+                resident,
+                waits,
+                may_leave: !is_bound,
+                suspended,
+                idle_since,
+                ..Reported::default()
+            };
+            (*id, reported)
         });
         self.pager.advance(self.now, self.fixed_wanted, &reported.collect());
         assert!(
@@ -238,13 +250,8 @@ fn client_that_waits_for_more_than_there_can_be_makes_nobody_leave() {
 fn client_that_has_more_than_the_capacity_returns_as_soon_as_it_is_alone() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, fixed, resident| {
-        let reported = Reported {
-            need: 130,
-            resident,
-            waits: resident == 0,
-            may_leave: true,
-            ..Reported::default()
-        };
+        let reported =
+            Reported { need: 130, resident, waits: resident == 0, may_leave: true, ..Reported::default() };
         let own_fixed = 10;
         let reported = BTreeMap::from([(ClientId(1), reported.within(CAPACITY, own_fixed))]);
         pager.advance(ms * MS, own_fixed + fixed, &reported);

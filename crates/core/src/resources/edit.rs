@@ -26,7 +26,9 @@ pub enum EditError {
         found: Vec<String>,
     },
     /// The entry is written in a way that no edit fits.
-    #[error("cannot edit the entry of {0:?}, found no line or mapping that begins with its name: set `suspended` in it by hand")]
+    #[error(
+        "cannot edit the entry of {0:?}, found no line or mapping that begins with its name: set `suspended` in it by hand"
+    )]
     NoPlace(String),
 }
 
@@ -53,7 +55,8 @@ pub fn set_suspended(text: &str, client: &str, suspended: bool) -> Result<Option
     } else {
         vec![with_key(&document, at, None), with_key(&document, at, Some(false))]
     };
-    let is_right = |edit: &String| serde_yaml::from_str::<Value>(edit).is_ok_and(|found| wanted.contains(&found));
+    let is_right =
+        |edit: &String| serde_yaml::from_str::<Value>(edit).is_ok_and(|found| wanted.contains(&found));
     edits.into_iter().find(is_right).map(Some).ok_or_else(|| EditError::NoPlace(client.to_owned()))
 }
 

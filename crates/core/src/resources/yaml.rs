@@ -6,8 +6,7 @@ use super::check::RawEntry;
 use super::{Mistake, Place};
 use serde_yaml::{Mapping, Value};
 
-const KEYS: [&str; 8] =
-    ["name", "request", "limit", "memory", "class", "slo", "overcommit", "suspended"];
+const KEYS: [&str; 8] = ["name", "request", "limit", "memory", "class", "slo", "overcommit", "suspended"];
 
 /// Splits the document into entries. It may have the keys `others` beside `clients`.
 pub(super) fn read(text: &str, others: &[&str]) -> (Mapping, Vec<RawEntry>, Vec<Mistake>) {

@@ -143,6 +143,20 @@ impl ChunkTable {
         self.ranges.values_mut()
     }
 
+    /// Every chunk with its context and its place, as [`ChunkTable::places`].
+    pub fn places_mut(&mut self) -> impl Iterator<Item = (u64, &mut Chunk, u64)> {
+        let mut next = 0;
+        let chunks = self.ranges.values_mut().flat_map(|range| {
+            let context = range.context;
+            range.chunks.iter_mut().map(move |chunk| (context, chunk))
+        });
+        chunks.map(move |(context, chunk)| {
+            let place = next;
+            next += chunk.bytes;
+            (context, chunk, place)
+        })
+    }
+
     /// Every chunk with its context and its place in the host memory, where the chunks lie one behind the other. While nothing is added
     /// or taken out, the places stay the same.
     pub fn places(&self) -> impl Iterator<Item = (u64, &Chunk, u64)> {
@@ -192,6 +206,8 @@ mod tests {
                 end = place + chunk.bytes;
             }
             prop_assert_eq!(end, table.bytes());
+            let places: Vec<u64> = table.places().map(|(_, _, place)| place).collect();
+            prop_assert_eq!(table.places_mut().map(|(_, _, place)| place).collect::<Vec<_>>(), places);
         }
     }
 

@@ -111,7 +111,8 @@ POD     PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  LATENCY P50  LATENC
 
 #[test]
 fn memory_that_may_leave_and_suspended_clients_are_shown_where_there_are_some() {
-    let series = |name: &str, client: &str, value: u64| format!("sluice_{name}{{client=\"{client}\"}} {value}\n");
+    let series =
+        |name: &str, client: &str, value: u64| format!("sluice_{name}{{client=\"{client}\"}} {value}\n");
     let page = [
         MANAGER.replace("sluice_token_wait", "sluice_other"),
         series("memory_resident_bytes", "a", 0),

@@ -250,6 +250,12 @@ fn movable(process: &Process) -> Option<MovableMemory> {
     Some(MovableMemory { resident: reported.resident.min(reported.need), ..reported })
 }
 
+/// Since when a process has no work. It may report anything: one that is never idle keeps its quantum.
+fn idle_since(process: &Process) -> Option<u64> {
+    let (busy, since) = process.endpoint.pages.as_ref()?.report().activity();
+    (!busy).then_some(since)
+}
+
 fn place(process: &Process) -> Place {
     let is_earlier = movable(process).is_some_and(|reported| reported.has_earlier_place);
     if is_earlier { Place::Earlier } else { Place::Here }
@@ -263,7 +269,10 @@ fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -
     let mut sum: Option<Reported> = None;
     for (_, process) in processes.of_client(id) {
         let (Some(memory), Some(host)) = (movable(process), &process.endpoint.host_memory) else { continue };
-        let sum = sum.get_or_insert(Reported { may_leave: true, suspended, ..Reported::default() });
+        let first = Reported { may_leave: true, suspended, idle_since: Some(0), ..Reported::default() };
+        let sum = sum.get_or_insert(first);
+        let idle_since = idle_since(process);
+        sum.idle_since = sum.idle_since.zip(idle_since).map(|(one, other)| one.max(other));
         sum.need = sum.need.saturating_add(memory.need);
         sum.resident = sum.resident.saturating_add(memory.resident);
         sum.waits |= memory.waits && !suspended;

@@ -5,6 +5,7 @@ use sluice_sys::page::{Access, SharedPage, SharedRegion, WORDS};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A grant page as a manager sends it: the manager's mapping and descriptor, and the reader's descriptor.
@@ -121,4 +122,17 @@ fn region_has_the_requested_length() {
     assert!(SharedRegion::create("ring", 0).is_err());
     assert!(SharedRegion::create("ring", usize::MAX).is_err());
     assert_eq!(SharedRegion::anonymous(5).unwrap().words().len(), 5);
+}
+
+#[test]
+fn pages_of_a_region_exist_once_another_mapping_has_written_to_them() {
+    let (ours, fd) = SharedRegion::create("pages", 8 * WORDS).unwrap();
+    let theirs = SharedRegion::map_whole(fd.as_fd()).unwrap();
+    let page = WORDS * size_of::<AtomicU64>();
+    assert!(!theirs.has_pages(0, page));
+    ours.words()[WORDS].store(1, Relaxed);
+    assert!(theirs.has_pages(page, page) && theirs.has_pages(page + 5, 8));
+    assert!(!theirs.has_pages(0, 2 * page) && !theirs.has_pages(page, page + 1));
+    ours.words()[0].store(1, Relaxed);
+    assert!(theirs.has_pages(0, 2 * page) && !theirs.has_pages(0, 9 * page), "nothing exists beyond the end");
 }

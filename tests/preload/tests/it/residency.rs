@@ -297,7 +297,11 @@ fn with_suspended(arguments: &str) -> (Node, Tenant, String) {
 
 /// Suspends the first client, or resumes it, and returns when that is done.
 fn suspend(node: &Node, clients: &str, suspended: bool) {
-    let text = if suspended { clients.replace("name: first,", "name: first, suspended: true,") } else { clients.to_owned() };
+    let text = if suspended {
+        clients.replace("name: first,", "name: first, suspended: true,")
+    } else {
+        clients.to_owned()
+    };
     node.write_resources(&text);
     until_suspended(node, suspended);
 }
@@ -381,7 +385,9 @@ fn process_killed_while_it_is_suspended_leaves_no_memory_anywhere() {
     assert_eq!(second.ask(&format!("take {BLOCK}")), REFUSED);
     first.signal(Signal::SIGKILL);
     first.ending();
-    eventually("the host memory to be free", || (second.ask(&format!("take {BLOCK}")) == "took 0").then_some(()));
+    eventually("the host memory to be free", || {
+        (second.ask(&format!("take {BLOCK}")) == "took 0").then_some(())
+    });
     assert_eq!(node.metric("sluice_memory_used_bytes", "first"), 0.0);
     assert_eq!(second.ask("verify"), "right");
     second.finish().expect_success();
@@ -412,7 +418,9 @@ fn client_without_overcommitment_keeps_its_memory_and_gets_no_time_while_it_is_s
     let node = node(&two("")).manager_arguments("--controls off").start();
     let mut first = with_memory(&node, "first", BLOCK);
     node.write_resources(&clients.replace("name: first,", "name: first, suspended: true,"));
-    eventually("it to be suspended", || (node.metric("sluice_client_suspended", "first") == 1.0).then_some(()));
+    eventually("it to be suspended", || {
+        (node.metric("sluice_client_suspended", "first") == 1.0).then_some(())
+    });
     node.logged(&["client is suspended", "first", &format!("bytes_on_gpu={}", BLOCK + CONTEXT)]);
     // Its grant ends.
     std::thread::sleep(Duration::from_millis(300));

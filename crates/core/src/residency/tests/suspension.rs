@@ -90,7 +90,14 @@ fn resumed_client_returns_although_no_thread_waits_for_its_memory() {
 fn client_that_is_suspended_while_it_returns_arrives_before_it_leaves() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, resident, suspended| {
-        let reported = Reported { need: 60, resident, waits: resident == 0, may_leave: true, suspended, moves: false };
+        let reported = Reported {
+            need: 60,
+            resident,
+            waits: resident == 0,
+            may_leave: true,
+            suspended,
+            ..Reported::default()
+        };
         pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
         (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
     };
@@ -104,7 +111,15 @@ fn client_that_is_suspended_while_it_returns_arrives_before_it_leaves() {
 fn memory_that_a_new_manager_finds_in_a_copy_leaves_when_the_copy_has_ended() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, resident, moves| {
-        let reported = Reported { need: 60, resident, waits: false, may_leave: true, suspended: true, moves };
+        let reported = Reported {
+            need: 60,
+            resident,
+            waits: false,
+            may_leave: true,
+            suspended: true,
+            moves,
+            ..Reported::default()
+        };
         pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
         (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
     };
@@ -121,7 +136,15 @@ fn memory_that_a_new_manager_finds_in_a_copy_leaves_when_the_copy_has_ended() {
 fn suspended_client_that_does_not_leave_keeps_its_memory_and_is_asked_again_later() {
     let mut pager = Pager::new(policy());
     let mut decide = |ms: u64, moves| {
-        let reported = Reported { need: 60, resident: 60, waits: false, may_leave: true, suspended: true, moves };
+        let reported = Reported {
+            need: 60,
+            resident: 60,
+            waits: false,
+            may_leave: true,
+            suspended: true,
+            moves,
+            ..Reported::default()
+        };
         pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
         (pager.room(ClientId(1)), pager.is_moving(ClientId(1)), pager.next_deadline().map(|at| at / MS))
     };

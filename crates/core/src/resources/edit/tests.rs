@@ -9,7 +9,8 @@ fn suspended(text: &str, client: &str) -> String {
         let entries = parse(text, ParseOptions::default()).unwrap();
         entries.into_iter().map(|entry| (entry.name, entry.suspended)).collect::<Vec<_>>()
     };
-    let expected: Vec<_> = of(text).into_iter().map(|(name, was)| (name.clone(), was || name == client)).collect();
+    let expected: Vec<_> =
+        of(text).into_iter().map(|(name, was)| (name.clone(), was || name == client)).collect();
     assert_eq!(of(&edited), expected);
     assert!(set_suspended(&edited, client, true).unwrap().is_none(), "suspended twice");
     let resumed = set_suspended(&edited, client, false).unwrap().expect("an edit");
@@ -52,12 +53,18 @@ fn key_that_is_there_changes_its_value() {
     let edited = set_suspended(text, "a", true).unwrap().unwrap();
     assert_eq!(edited, text.replace("false", "true"));
     let resumed = set_suspended(&edited, "b", false).unwrap().unwrap();
-    assert_eq!(resumed, edited.replace("1, suspended: true }\n", "1 }\n").replacen("1 }", "1, suspended: true }", 1));
+    assert_eq!(
+        resumed,
+        edited.replace("1, suspended: true }\n", "1 }\n").replacen("1 }", "1, suspended: true }", 1)
+    );
     // Without the key the entry would begin with its dash alone.
     let first = "clients:\n  - suspended: true\n    name: a\n    request: 0.1\n    memory: 1\n";
     assert_eq!(set_suspended(first, "a", false).unwrap().unwrap(), first.replace("true", "false"));
     let leading = "clients: [{ suspended: true, name: a, request: 0.1, memory: 1 }]";
-    assert_eq!(set_suspended(leading, "a", false).unwrap().unwrap(), leading.replace("suspended: true, ", ""));
+    assert_eq!(
+        set_suspended(leading, "a", false).unwrap().unwrap(),
+        leading.replace("suspended: true, ", "")
+    );
 }
 
 #[test]

@@ -1,0 +1,173 @@
+//! Moves the content of all chunks between the GPU and the host memory, and their physical memory with it: while a copy runs, the driver
+//! gives back or makes the memory of other chunks.
+
+use sluice_driver_api::types::*;
+use sluice_hook_core::platform::{Driver, Mark, Stream};
+use sluice_hook_core::residency::{Chunk, ChunkTable};
+
+use super::physical;
+use crate::gpu::{pointer, with_context};
+use crate::process::ManagedDevice;
+use crate::{host_memory, real, thread_state};
+
+/// The memory of so many chunks is given back at once, after their copies.
+const GROUP: usize = 8;
+
+/// How the return of all memory ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Back {
+    /// All of it is on the GPU, with its content.
+    Complete,
+    /// The GPU has no room for it. Nothing is there.
+    NoRoom,
+    /// The context has an error, as the program's next call shows. Nothing is on the GPU, so the program can read no wrong byte.
+    Failed,
+}
+
+/// Chunks in a row whose copies have been submitted, up to a mark.
+struct Group {
+    mark: Mark,
+    chunks: usize,
+}
+
+/// Copies everything to the host and gives the memory on the GPU back. `false`: a copy was refused, and everything is where it was.
+pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable) -> bool {
+    register(chunks);
+    let (groups, submitted) = submit_out(managed, chunks);
+    let waits = if submitted {
+        let mut left = chunks.places_mut();
+        for group in &groups {
+            // If the copies have failed, their context has an error and runs nothing more. Without its memory it can read no wrong byte.
+            _ = has_reached(group.mark);
+            left.by_ref().take(group.chunks).for_each(|(_, chunk, _)| physical::empty_chunk(chunk));
+        }
+        true
+    } else {
+        chunks.contexts().into_iter().for_each(|context| _ = synchronize(context));
+        false
+    };
+    groups.iter().for_each(|group| managed.device.driver.discard(group.mark));
+    waits
+}
+
+/// Submits the copies of all chunks to the host, with a mark behind each group. `false`: one was refused, or could not be marked.
+fn submit_out(managed: &ManagedDevice, chunks: &ChunkTable) -> (Vec<Group>, bool) {
+    let mut groups = Vec::new();
+    let (mut number, mut rest) = (0, chunks.places().peekable());
+    while let Some((context, chunk, place)) = rest.next() {
+        if !copy(managed, context, chunk, place, Direction::Out) {
+            return (groups, false);
+        }
+        number += 1;
+        if number == GROUP || rest.peek().is_none_or(|(next, ..)| *next != context) {
+            let Some(mark) = managed.device.driver.mark(context, legacy()) else { return (groups, false) };
+            groups.push(Group { mark, chunks: number });
+            number = 0;
+        }
+    }
+    (groups, true)
+}
+
+/// Makes the memory of all chunks on the GPU anew and copies their content back.
+pub(super) fn back(managed: &ManagedDevice, chunks: &mut ChunkTable, device: c_int) -> Back {
+    register(chunks);
+    let mut failure = None;
+    for (context, chunk, place) in chunks.places_mut() {
+        let filled = with_context(context, || physical::fill_chunk(chunk, device));
+        failure = match filled.unwrap_or(Err(CUresult::ERROR_INVALID_CONTEXT)) {
+            Err(CUresult::ERROR_OUT_OF_MEMORY) => Some(Back::NoRoom),
+            Ok(()) if copy(managed, context, chunk, place, Direction::In) => None,
+            _ => Some(Back::Failed),
+        };
+        if failure.is_some() {
+            break;
+        }
+    }
+    // Also after a failure: no copy may run when the memory is unmapped. All contexts are waited for.
+    let contexts = chunks.contexts();
+    let complete = contexts.into_iter().fold(true, |complete, context| synchronize(context) && complete);
+    match failure.or((!complete).then_some(Back::Failed)) {
+        None => Back::Complete,
+        Some(failure) => {
+            chunks.ranges_mut().for_each(physical::empty);
+            failure
+        }
+    }
+}
+
+/// Pins the host memory that has not been pinned yet.
+fn register(chunks: &ChunkTable) {
+    if let Some(context) = chunks.contexts().first() {
+        with_context(*context, || host_memory::register(*context, chunks.bytes()));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Out,
+    In,
+}
+
+/// Submits the copy of a chunk to its place in the host memory, or from there. `false`: the driver has refused it.
+fn copy(managed: &ManagedDevice, context: u64, chunk: &Chunk, place: u64, direction: Direction) -> bool {
+    let table = real::table();
+    let submit = |(at, bytes): (u64, u64)| {
+        let (Some(host), Ok(size)) = (host_memory::at(at, bytes), usize::try_from(bytes)) else {
+            return CUresult::ERROR_INVALID_VALUE;
+        };
+        let device = chunk.address + (at - place);
+        let submitted = match direction {
+            Direction::Out => table.cuMemcpyDtoHAsync_v2.map(|copy| {
+                // SAFETY: the host memory has room for the chunk there, and nothing else uses it or the chunk, which is mapped.
+                unsafe { copy(host, device, size, std::ptr::null_mut()) }
+            }),
+            Direction::In => table.cuMemcpyHtoDAsync_v2.map(|copy| {
+                // SAFETY: as above.
+                unsafe { copy(device, host, size, std::ptr::null_mut()) }
+            }),
+        };
+        submitted.unwrap_or(CUresult::ERROR_NOT_SUPPORTED)
+    };
+    let all = || {
+        host_memory::parts(place, chunk.bytes)
+            .all(|part| as_work(managed, || submit(part)) == CUresult::SUCCESS)
+    };
+    with_context(context, all) == Some(true)
+}
+
+/// The legacy default stream, in which the copies run.
+fn legacy() -> Stream {
+    Stream::new(0, false, 0)
+}
+
+/// Calls `submit`, which submits a copy to the legacy default stream. It counts as work of the process: the channel groups of a process
+/// without work may be disabled.
+fn as_work(managed: &ManagedDevice, submit: impl FnOnce() -> CUresult) -> CUresult {
+    let stream = legacy();
+    let is_noted = thread_state::with_thread(|thread| {
+        managed.device.needs_note(stream, thread) && managed.device.begin_work(stream, thread)
+    });
+    let result = submit();
+    if is_noted {
+        managed.device.end_submission();
+    }
+    result
+}
+
+/// Waits for a mark. `false` if its context has an error.
+fn has_reached(mark: Mark) -> bool {
+    let wait = || {
+        // SAFETY: the event is the hook's, and its context is alive, because it has an allocation.
+        real::table().cuEventSynchronize.map(|wait| unsafe { wait(pointer(mark.event)) })
+    };
+    with_context(mark.context, wait).flatten() == Some(CUresult::SUCCESS) || synchronize(mark.context)
+}
+
+/// Waits for all work of a context. `false` if the context has an error.
+pub(super) fn synchronize(context: u64) -> bool {
+    let wait = || {
+        // SAFETY: no arguments; waits for the context that `with_context` made current.
+        real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })
+    };
+    with_context(context, wait).flatten() == Some(CUresult::SUCCESS)
+}
