@@ -26,13 +26,11 @@ pub struct Config {
     pub bound_ns: u64,
     /// Least estimated work between two gates.
     pub gate_spacing_ns: u64,
-    /// Whether the bound holds only while the engine knows that another client is ready.
-    pub adaptive: bool,
     /// Most commands in the host queue; beyond it a submitter waits.
     pub host_commands: usize,
     /// Most bytes that commands in the host queue own; beyond it a submitter waits.
     pub host_bytes: usize,
-    /// Longest time that the queue stays preempted by requests without a lease; `None` for no limit.
+    /// Longest time that the queue stays preempted; `None` for no limit.
     pub outage_ns: Option<u64>,
 }
 
@@ -45,7 +43,6 @@ impl Default for Config {
             level: PreemptionLevel::Host,
             bound_ns: 1_000_000,
             gate_spacing_ns: 50_000,
-            adaptive: false,
             host_commands: 64 << 10,
             host_bytes: 256 << 20,
             outage_ns: None,

@@ -57,7 +57,6 @@ mod wait;
 
 use std::sync::Arc;
 
-use crate::config::Config;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::Events;
 use crate::ids::{QueueId, Stream};
@@ -126,11 +125,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         &self.clock
     }
 
-    /// The observer.
-    pub fn observer(&self) -> &O {
-        &self.observer
-    }
-
     /// The state of a queue, as far as it is known without a driver call.
     pub fn state(&self, queue: &Queue) -> Option<StreamState> {
         self.lock_table().queue_state(queue.id()).map(|queue_state| queue_state.state)
@@ -140,11 +134,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// give the handle to another one.
     pub fn is_handle_current(&self, queue: &Queue) -> bool {
         self.lock_table().maps_handle_to(queue)
-    }
-
-    /// The queue's configuration; `None` if preemption is not enabled for it.
-    pub fn config(&self, queue: &Queue) -> Option<Config> {
-        self.lock_table().queue_state(queue.id()).and_then(|queue_state| queue_state.config)
     }
 
     /// Operations in a queue's host queue.

@@ -28,8 +28,8 @@
 //!   waits for this one; otherwise the engine falls back. `preempt` returns the level achieved.
 //!
 //! # Cost
-//! A call that passes changes one word before and one after it. While a bound holds ([`config::Config::adaptive`] says when) it is
-//! also counted under its queue's own lock. No lock is held during the driver call.
+//! A call that passes changes one word before and one after it. While preemption is enabled for its stream it is also counted under
+//! its queue's own lock. No lock is held during the driver call.
 //!
 //! # Duties of the caller
 //! * A thread's own default stream is given to the engine as a blocking [`ids::Stream`] with a handle that every thread may use. The
@@ -68,11 +68,11 @@
 //! | 18 wait for a preempted recorder | `dependencies` |
 //! | 19 errors | `errors` |
 //! | 20 two contexts | `dependencies::preempted_context_delays_no_stream_of_another_context`; two devices: GPU |
-//! | 21, 22 scheduler or preempting client dies | `liveness::stream_is_restored_when_its_lease_is_not_renewed`; processes: simulator |
+//! | 21, 22 scheduler or preempting client dies | no other process stops a stream here; processes: `contract` in `tests/preload` |
 //! | 23 fork | `threads::forked_child_calls_the_driver_directly_and_nothing_waits`; exec: simulator |
 //! | 24, 25 frameworks, latencies | GPU |
 //! | 26 endless kernel | `levels::endless_kernel_is_taken_off_the_gpu_at_level_full` |
-//! | 27 no contention | `calls::adaptive_stream_makes_no_driver_call_while_no_other_client_is_ready`; rates: GPU |
+//! | 27 no contention | `contract` in `tests/preload`; rates: GPU |
 //! | 28 enable and disable | `enable::stream_enabled_and_disabled_a_hundred_thousand_times_runs_everything_in_order` |
 //! | 29 unrelated context | `dependencies::preempted_context_delays_no_stream_of_another_context` |
 //! | 30 cooperative launches | as 3; clusters: GPU |

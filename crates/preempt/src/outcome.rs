@@ -60,8 +60,8 @@ pub enum Error {
 pub enum Notice {
     /// The stream made no progress for its `task_timeout_ns`.
     Idle(QueueId),
-    /// The lease of the preemption was not renewed in time. The stream runs again.
-    LeaseExpired(QueueId),
+    /// The preemption lasted for `outage_ns`. The stream runs again.
+    OutageEnded(QueueId),
     /// The driver refused a deferred command of the queue.
     DeferredCommandFailed(QueueId, Code),
 }

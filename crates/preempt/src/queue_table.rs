@@ -41,8 +41,6 @@ pub(crate) struct QueueTable {
     pub(crate) module_loads: BTreeMap<Context, u32>,
     /// Unused events and their contexts, to be destroyed when no context is ending.
     pub(crate) postponed_destroys: Vec<(Event, Option<Context>)>,
-    /// Another client is ready: adaptive bounds hold.
-    pub(crate) contended: bool,
     /// The queue that the worker served last; the search for the next command begins behind it.
     last_served: Option<QueueId>,
 }
@@ -121,7 +119,6 @@ impl QueueTable {
     pub(crate) fn is_yielding(&self, id: QueueId) -> bool {
         self.queue_states.get(&id).is_some_and(|queue_state| {
             queue_state.state.is_under_preemption()
-                && queue_state.yields_to_loads
                 && self.module_loads.contains_key(&queue_state.stream().context)
         })
     }

@@ -23,7 +23,7 @@ pub enum Transition {
     Stopped,
     /// Submitted work continues, while admission stays closed.
     Yield,
-    /// `restore` was called, a lease ended, or a preemption was rolled back.
+    /// `restore` was called, the longest outage was over, or a preemption was rolled back.
     Restore,
     /// Gates are open and the channel group is enabled.
     Opened,

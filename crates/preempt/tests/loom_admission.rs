@@ -98,12 +98,12 @@ struct Fixture {
     wake_signal: Arc<WakeSignal>,
 }
 
-fn fixture(adaptive: bool) -> Fixture {
+fn fixture() -> Fixture {
     let submitted = Arc::new(AtomicUsize::new(0));
     let wake_signal = Arc::new(WakeSignal::default());
     let engine = Arc::new(Engine::new(CallingDriver, FrozenClock, WakeObserver(Arc::clone(&wake_signal))));
     let queue = engine.queue(Stream { context: Context(1), handle: 5, blocking: false });
-    engine.enable(&queue, Config { adaptive, ..Config::default() }).unwrap();
+    engine.enable(&queue, Config::default()).unwrap();
     Fixture { engine, queue, submitted, wake_signal }
 }
 
@@ -137,34 +137,27 @@ fn model(test: fn()) {
 }
 
 /// G1: nothing more is submitted between the return of `preempt` and `restore`.
-fn nothing_after_preempt(adaptive: bool) {
-    let fixture = fixture(adaptive);
-    let caller = fixture.caller(2);
-    fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
-    let at_return = fixture.submitted();
-    thread::yield_now();
-    assert_eq!(fixture.submitted(), at_return);
-    caller.join().unwrap();
-    assert_eq!(fixture.submitted(), at_return);
-    fixture.engine.restore(&fixture.queue).unwrap();
-    fixture.engine.dispatch();
-    assert_eq!(fixture.submitted(), 2);
-}
-
 #[test]
 fn nothing_reaches_the_driver_after_preempt_has_returned() {
-    model(|| nothing_after_preempt(true));
-}
-
-#[test]
-fn nothing_reaches_the_driver_after_preempt_has_returned_while_commands_are_counted() {
-    model(|| nothing_after_preempt(false));
+    model(|| {
+        let fixture = fixture();
+        let caller = fixture.caller(2);
+        fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
+        let at_return = fixture.submitted();
+        thread::yield_now();
+        assert_eq!(fixture.submitted(), at_return);
+        caller.join().unwrap();
+        assert_eq!(fixture.submitted(), at_return);
+        fixture.engine.restore(&fixture.queue).unwrap();
+        fixture.engine.dispatch();
+        assert_eq!(fixture.submitted(), 2);
+    });
 }
 
 #[test]
 fn worker_is_woken_for_commands_queued_between_preempt_and_restore() {
     model(|| {
-        let fixture = fixture(true);
+        let fixture = fixture();
         let (engine, wake_signal) = (Arc::clone(&fixture.engine), Arc::clone(&fixture.wake_signal));
         let submitted = Arc::clone(&fixture.submitted);
         // If a notification were lost, the worker would wait without end, which loom reports.
@@ -191,7 +184,7 @@ fn worker_is_woken_for_commands_queued_between_preempt_and_restore() {
 #[test]
 fn commands_of_one_caller_stay_in_order_beside_a_worker() {
     model(|| {
-        let fixture = fixture(true);
+        let fixture = fixture();
         fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
         let caller = fixture.caller(2);
         let engine = Arc::clone(&fixture.engine);

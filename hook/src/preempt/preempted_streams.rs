@@ -22,8 +22,6 @@ pub(super) fn preempt(engine: &HookEngine, queue: &Queue, request: Request) -> R
         let mut preempted = lock(&PREEMPTED);
         preempted.insert(queue.id());
         ANY.store(true, Relaxed);
-        // Under the lock, so that a restoration at the same time comes before or after both.
-        engine.set_yields_to_loads(queue, true);
     }
     let result = engine.preempt(queue, request);
     if matches!(result, Err(error) if !matches!(error, Error::Timeout { pending: true })) {

@@ -52,7 +52,7 @@ impl Observer for WorkerWaker {
                 }
             }
             other => {
-                if let Notice::LeaseExpired(queue) = other {
+                if let Notice::OutageEnded(queue) = other {
                     preempted_streams::forget(queue);
                 }
                 settings::log(format_args!("preemption: {other:?}"));

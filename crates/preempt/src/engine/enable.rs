@@ -1,6 +1,5 @@
 //! Enabling and disabling preemption for a stream.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -65,24 +64,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         Ok(())
     }
-
-    /// Sets whether another client is ready: adaptive bounds and gates apply only then.
-    pub fn set_contended(&self, contended: bool) {
-        let mut table = self.lock_table();
-        table.contended = contended;
-        let contexts: BTreeSet<_> =
-            table.queue_states().map(|queue_state| queue_state.stream().context).collect();
-        contexts.into_iter().for_each(|context| apply(&table, context));
-    }
 }
 
 /// Updates the flags that submitting threads read without the table's lock.
 fn apply(table: &QueueTable, context: Context) {
     let mut gated = false;
     for queue_state in table.in_context(context) {
-        let wanted =
-            |config: &Config| table.contended || !config.adaptive || config.task_timeout_ns.is_some();
-        let config = queue_state.config.filter(wanted);
+        let config = queue_state.config;
         queue_state.queue.in_flight.set_bound(config.map_or(Bound::WIDE, |config| {
             Bound::of(&config, queue_state.queue.is_gated() && config.level >= PreemptionLevel::Device)
         }));

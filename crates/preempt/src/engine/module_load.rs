@@ -5,27 +5,11 @@ use super::Engine;
 use crate::config::PreemptionLevel;
 use crate::driver::{Clock, Driver, Observer, StreamGates};
 use crate::ids::{Context, QueueId};
-use crate::queue::Queue;
 use crate::queue_table::{QueueState, QueueTable};
 use crate::stream_state::Transition;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Sets whether the preempted stream opens its gates for such calls. The thread that would restore the stream may
-    /// be the one that makes them.
-    pub fn set_yields_to_loads(&self, queue: &Queue, yields: bool) {
-        let mut table = self.lock_table();
-        let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
-        queue_state.yields_to_loads = yields;
-        let open = self.open_gates_if_yielding(&mut table, queue.id());
-        drop(table);
-        if open {
-            self.give_up_group(queue);
-            self.open_needed_gates();
-            self.observer.wake();
-        }
-    }
-
-    /// Opens the gates of a queue that yields. Returns whether it does.
+    /// Opens the gates of a queue that is preempted during such a call. Returns whether it is.
     pub(super) fn open_gates_if_yielding(&self, table: &mut QueueTable, id: QueueId) -> bool {
         let yields = table.is_yielding(id);
         if yields
@@ -36,9 +20,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         yields
     }
 
-    /// A thread is about to make such a call. Until [`Engine::end_module_load`], streams that yield
-    /// ([`Engine::set_yields_to_loads`]) are held in the host queue only. The driver completes what it has of them,
-    /// and the call returns.
+    /// A thread is about to make such a call. Until [`Engine::end_module_load`], the context's preempted streams are
+    /// held in the host queue only: the thread that would restore them may be the one that makes the call. The driver
+    /// completes what it has of them, and the call returns.
     pub fn begin_module_load(&self, context: Context) {
         if self.is_abandoned() {
             return;
@@ -48,9 +32,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             *table.module_loads.entry(context).or_default() += 1;
             let gates = self.driver.stream_gates();
             let queue_states = table.queue_states_mut().filter(|queue_state| {
-                queue_state.state.is_under_preemption()
-                    && queue_state.yields_to_loads
-                    && queue_state.stream().context == context
+                queue_state.state.is_under_preemption() && queue_state.stream().context == context
             });
             if let Some(gates) = gates {
                 queue_states.for_each(|queue_state| queue_state.open_gates(gates));

@@ -1,7 +1,7 @@
 //! Preempting and restoring a stream.
 
 use super::Engine;
-use crate::config::{Config, PreemptionLevel};
+use crate::config::PreemptionLevel;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
@@ -16,24 +16,16 @@ pub struct Request {
     pub sync: bool,
     /// Longest time to wait for that.
     pub timeout_ns: u64,
-    /// How long the preemption lasts unless it is renewed; `None` for no limit.
-    pub lease_ns: Option<u64>,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self { level: None, sync: false, timeout_ns: 1_000_000_000, lease_ns: None }
+        Self { level: None, sync: false, timeout_ns: 1_000_000_000 }
     }
 }
 
 /// How long a wait spins before it sleeps.
 const SPIN_NS: u64 = 20_000;
-
-/// When a preemption ends that is not renewed: with its lease, or, without one, when the stream has been stopped for too long.
-fn end_of_preemption(config: &Config, since_ns: u64, request: Request, now: u64) -> Option<u64> {
-    let outage = || config.outage_ns.map(|outage| since_ns.saturating_add(outage));
-    request.lease_ns.map(|lease| now.saturating_add(lease)).or_else(outage)
-}
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Stops a stream. After the return nothing more of it reaches the driver until it is restored, except what a
@@ -41,9 +33,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
         let begun = self.clock.now_ns();
         let deadline = begun.saturating_add(request.timeout_ns);
-        if let Some(renewed) = self.renew_destroyed(queue, request, begun) {
-            return Ok(renewed);
-        }
         let (epoch, before, level) = self.begin_preemption(queue, request, begun)?;
         let result = self.carry_out(queue, epoch, level, request.sync, deadline);
         match result {
@@ -63,23 +52,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Err(error)
             }
         }
-    }
-
-    /// Renews the lease of a stream that was destroyed while it was preempted, so that its commands wait for its restoration. `None` if it
-    /// is no such stream, or if the request has no lease.
-    fn renew_destroyed(&self, queue: &Queue, request: Request, now: u64) -> Option<Achieved> {
-        request.lease_ns?;
-        let mut table = self.lock_table();
-        let ends = table.ending_contexts.is_ending(queue.stream().context);
-        let queue_state = table.queue_state_mut(queue.id())?;
-        if ends || !queue_state.closing || !queue_state.state.is_under_preemption() {
-            return None;
-        }
-        let config = queue_state.config?;
-        let preemption = &mut queue_state.preemption;
-        preemption.until_ns = end_of_preemption(&config, preemption.since_ns, request, now);
-        let level = preemption.level.unwrap_or(PreemptionLevel::Host);
-        Some(Achieved { level, took_ns: 0, stopped: queue_state.state == StreamState::Preempted })
     }
 
     /// Changes the state: no further thread is admitted.
@@ -103,13 +75,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             queue_state.released_below = 0;
             queue_state.preemption.since_ns = now;
         }
-        let has_lease = request.lease_ns.is_some();
-        if std::mem::replace(&mut queue_state.preemption.has_lease, has_lease) && !has_lease {
-            // The time with a lease is the manager's, and does not count.
-            queue_state.preemption.since_ns = now;
-        }
-        queue_state.preemption.until_ns =
-            end_of_preemption(&config, queue_state.preemption.since_ns, request, now);
+        let preemption = &mut queue_state.preemption;
+        preemption.until_ns = config.outage_ns.map(|outage| preemption.since_ns.saturating_add(outage));
         let ends = queue_state.preemption.until_ns.is_some();
         let epoch = queue_state.epoch;
         self.open_gates_if_yielding(&mut table, queue.id());

@@ -1,4 +1,4 @@
-//! Timers: leases that end, checks whether a stream has stopped, and idle notices.
+//! Timers: preemptions that last too long, checks whether a stream has stopped, and idle notices.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::stream_state::StreamState;
 const STOP_CHECK_NS: u64 = 50_000;
 
 enum Due {
-    LeaseExpired(Arc<Queue>),
+    OutageEnded(Arc<Queue>),
     CheckStop(Arc<Queue>, u64),
     CheckIdle(Arc<Queue>),
 }
@@ -24,9 +24,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let (due, next) = self.due(now);
         for due in due {
             match due {
-                Due::LeaseExpired(queue) => {
+                Due::OutageEnded(queue) => {
                     self.resume(&queue, None);
-                    self.observer.notice(Notice::LeaseExpired(queue.id()));
+                    self.observer.notice(Notice::OutageEnded(queue.id()));
                 }
                 Due::CheckStop(queue, epoch) => {
                     let _ = self.check_stopped(&queue, epoch);
@@ -46,7 +46,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let held = queue_state.state.is_under_preemption();
             if held && let Some(until) = queue_state.preemption.until_ns {
                 if now >= until {
-                    due.push(Due::LeaseExpired(Arc::clone(queue)));
+                    due.push(Due::OutageEnded(Arc::clone(queue)));
                     continue;
                 }
                 times.push(until);

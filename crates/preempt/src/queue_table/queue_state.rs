@@ -58,10 +58,8 @@ pub(crate) struct Entry {
 /// A preemption: its end, and what is in force.
 #[derive(Debug, Default)]
 pub(crate) struct Preemption {
-    /// When it began, or when it became one without a lease.
+    /// When it began.
     pub(crate) since_ns: u64,
-    /// The last request had a lease.
-    pub(crate) has_lease: bool,
     /// When it ends without a `restore`.
     pub(crate) until_ns: Option<u64>,
     /// The level in force.
@@ -112,8 +110,6 @@ pub(crate) struct QueueState {
     /// Counts `preempt` and `restore` calls; the last call wins.
     pub(crate) epoch: u64,
     pub(crate) preemption: Preemption,
-    /// While preempted, the stream opens its gates for calls that wait for the whole context.
-    pub(crate) yields_to_loads: bool,
     /// Threads that use the stream, its marks or its fence in the driver without the table's lock. While there is
     /// one, neither these nor their context are destroyed.
     pub(crate) driver_uses: u32,
@@ -148,7 +144,6 @@ impl QueueState {
             state: StreamState::Running,
             epoch: 0,
             preemption: Preemption::default(),
-            yields_to_loads: false,
             driver_uses: 0,
             stale_fences: Vec::new(),
             group_control: GroupControl::default(),

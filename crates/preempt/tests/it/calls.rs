@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use sluice_preempt::command::{Call, Command, Deferral, Launch, Work};
-use sluice_preempt::config::{Config, PreemptionLevel};
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::Code;
 
 use crate::fake_gpu::{Effect, Job, job};
-use crate::rig::{BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
+use crate::rig::{NON_BLOCKING, SYNC, TestRig};
 
 #[test]
 fn deferred_call_uses_parameters_and_pageable_bytes_of_the_time_of_the_call() {
@@ -58,19 +58,6 @@ fn running_stream_copies_nothing() {
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     let never = || -> Result<Deferral, Code> { panic!("copied") };
     rig.engine.submit(&queue, Work::Small, || Ok(()), never).unwrap();
-}
-
-#[test]
-fn adaptive_stream_makes_no_driver_call_while_no_other_client_is_ready() {
-    let rig = TestRig::new();
-    let queue = rig.stream(1, BLOCKING);
-    rig.engine.enable(&queue, Config { adaptive: true, ..config(PreemptionLevel::Device) }).unwrap();
-    let before = rig.gpu.state().made;
-    (0..100).for_each(|_| rig.engine.submit(&queue, Work::Kernel(1), || Ok(()), || panic!()).unwrap());
-    assert_eq!(rig.gpu.state().made, before, "an event or a gate was created");
-    rig.engine.set_contended(true);
-    rig.launch_tagged(&queue, 1);
-    assert!(rig.gpu.state().streams[&queue.stream().handle].arrived > 0, "no gate was placed");
 }
 
 #[test]

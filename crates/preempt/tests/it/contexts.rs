@@ -135,7 +135,7 @@ fn worker_waits_for_no_event_while_a_context_may_be_ending() {
 fn kept_back() -> (TestRig, Arc<Queue>) {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
-    let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(PreemptionLevel::Host) };
+    let narrow = Config { queue_size: 1, batch_size: 1, ..config(PreemptionLevel::Host) };
     rig.engine.enable(&queue, narrow).unwrap();
     rig.engine.begin_context_end(FIRST);
     (0..2).for_each(|tag| rig.launch_tagged(&queue, tag));

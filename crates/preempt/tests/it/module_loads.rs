@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use sluice_preempt::config::PreemptionLevel;
-use sluice_preempt::engine::Request;
 use sluice_preempt::ids::Context;
-use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::stream_state::StreamState;
 
@@ -20,12 +18,6 @@ fn busy(rig: &TestRig, level: PreemptionLevel) -> Arc<Queue> {
     queue
 }
 
-/// The program preempts a stream of its own.
-fn own(rig: &TestRig, queue: &Queue, request: Request) -> Result<Achieved, Error> {
-    rig.engine.set_yields_to_loads(queue, true);
-    rig.preempt(queue, request)
-}
-
 fn is_idle(gpu: &FakeGpu, queue: &Queue) -> bool {
     gpu.state().streams[&queue.stream().handle].ops.is_empty()
 }
@@ -34,7 +26,7 @@ fn is_idle(gpu: &FakeGpu, queue: &Queue) -> bool {
 fn yielding_stream_completes_what_the_driver_has_and_nothing_more() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Device);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
     rig.launch_tagged(&queue, 8);
     rig.engine.begin_module_load(queue.stream().context);
     assert_eq!(
@@ -61,14 +53,14 @@ fn preempt_during_a_load_reports_level_host_and_waits_for_submitted_work() {
         rig.gpu.state().channel_groups = Some(Ok(()));
         let queue = busy(&rig, level);
         rig.engine.begin_module_load(queue.stream().context);
-        let achieved = own(&rig, &queue, SYNC).unwrap();
+        let achieved = rig.preempt(&queue, SYNC).unwrap();
         assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Host, true));
         assert_eq!(rig.executed(&queue).len(), 8);
         rig.restore(&queue);
         rig.engine.end_module_load(queue.stream().context);
         (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
         rig.gpu.advance(150_000);
-        assert_eq!(own(&rig, &queue, SYNC).unwrap().level, level, "the load has ended");
+        assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, level, "the load has ended");
         rig.gpu.finish();
         assert!(rig.executed(&queue).len() < 16);
     }
@@ -78,9 +70,9 @@ fn preempt_during_a_load_reports_level_host_and_waits_for_submitted_work() {
 fn synchronous_preempt_during_a_load_waits_for_the_stop_that_follows() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
-    own(&rig, &queue, SYNC).unwrap();
+    rig.preempt(&queue, SYNC).unwrap();
     rig.engine.begin_module_load(queue.stream().context);
-    let achieved = own(&rig, &queue, SYNC).unwrap();
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
     assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Host, true));
     assert_eq!(rig.executed(&queue).len(), 8);
 }
@@ -89,11 +81,11 @@ fn synchronous_preempt_during_a_load_waits_for_the_stop_that_follows() {
 fn gates_stop_the_remaining_work_after_the_load() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
-    own(&rig, &queue, SYNC).unwrap();
+    rig.preempt(&queue, SYNC).unwrap();
     rig.engine.begin_module_load(queue.stream().context);
     rig.engine.end_module_load(queue.stream().context);
     rig.gpu.advance(100_000);
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Device);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
     rig.gpu.finish();
     let ran = rig.executed(&queue).len();
     assert!((2..6).contains(&ran), "{ran} kernels");
@@ -107,11 +99,11 @@ fn stream_stopped_at_level_full_goes_on_during_a_load() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = busy(&rig, PreemptionLevel::Full);
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Full);
     rig.engine.begin_module_load(queue.stream().context);
     rig.run_to_completion();
     assert!(is_idle(&rig.gpu, &queue));
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Host);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Host);
 }
 
 #[test]
@@ -120,11 +112,11 @@ fn without_gates_no_channel_group_is_disabled_during_a_load() {
     rig.gpu.state().channel_groups = Some(Ok(()));
     rig.gpu.state().gates = false;
     let queue = busy(&rig, PreemptionLevel::Full);
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Full);
     rig.engine.begin_module_load(queue.stream().context);
     rig.gpu.finish();
     assert!(is_idle(&rig.gpu, &queue));
-    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Host);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Host);
 }
 
 #[test]
@@ -133,7 +125,7 @@ fn stream_that_yields_during_a_synchronous_preempt_has_stopped_when_its_work_is_
     let queue = busy(&rig, PreemptionLevel::Device);
     let other = rig.clone();
     rig.gpu.run_during(CallPoint::Query, move || other.engine.begin_module_load(Context(1)));
-    let achieved = own(&rig, &queue, SYNC).unwrap();
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
     assert!(rig.gpu.was_interrupted(CallPoint::Query));
     assert_eq!(
         (achieved.level, achieved.stopped, rig.executed(&queue).len()),
@@ -142,22 +134,17 @@ fn stream_that_yields_during_a_synchronous_preempt_has_stopped_when_its_work_is_
 }
 
 #[test]
-fn streams_of_other_contexts_and_streams_that_do_not_yield_stay_stopped() {
+fn streams_of_other_contexts_stay_stopped() {
     let rig = TestRig::new();
-    let (mine, manager_s) = (busy(&rig, PreemptionLevel::Device), busy(&rig, PreemptionLevel::Device));
-    own(&rig, &mine, SYNC).unwrap();
-    rig.preempt(&manager_s, SYNC).unwrap();
-    let ran = (rig.executed(&mine), rig.executed(&manager_s));
+    let queue = busy(&rig, PreemptionLevel::Device);
+    rig.preempt(&queue, SYNC).unwrap();
+    let ran = rig.executed(&queue);
     rig.engine.begin_module_load(Context(99));
     rig.gpu.finish();
-    assert_eq!((rig.executed(&mine), rig.executed(&manager_s)), ran);
-    rig.engine.begin_module_load(mine.stream().context);
+    assert_eq!(rig.executed(&queue), ran);
+    rig.engine.begin_module_load(queue.stream().context);
     rig.gpu.finish();
-    assert_eq!((rig.executed(&mine).len(), rig.executed(&manager_s)), (8, ran.1));
-    // The manager restores it, and the program keeps it preempted.
-    own(&rig, &manager_s, ASYNC).unwrap();
-    rig.gpu.finish();
-    assert_eq!(rig.executed(&manager_s).len(), 8);
+    assert_eq!(rig.executed(&queue).len(), 8);
 }
 
 #[test]
@@ -171,8 +158,8 @@ fn work_that_a_yielding_stream_needs_behind_another_gate_completes_too() {
     rig.engine.wait(&queue, event).unwrap();
     rig.launch_tagged(&queue, 8);
     rig.gpu.advance(150_000);
-    own(&rig, &queue, ASYNC).unwrap();
-    own(&rig, &other, ASYNC).unwrap();
+    rig.preempt(&queue, ASYNC).unwrap();
+    rig.preempt(&other, ASYNC).unwrap();
     rig.gpu.finish();
     assert!(rig.executed(&queue).is_empty(), "it waits for a stream that has stopped");
     rig.engine.begin_module_load(queue.stream().context);

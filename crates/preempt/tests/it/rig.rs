@@ -56,8 +56,7 @@ pub(crate) const BLOCKING: bool = true;
 pub(crate) const NON_BLOCKING: bool = false;
 
 /// Preemption that waits until the stream has stopped.
-pub(crate) const SYNC: Request =
-    Request { level: None, sync: true, timeout_ns: 1_000_000_000, lease_ns: None };
+pub(crate) const SYNC: Request = Request { level: None, sync: true, timeout_ns: 1_000_000_000 };
 
 /// Preemption that returns at once.
 pub(crate) const ASYNC: Request = Request { sync: false, ..SYNC };
