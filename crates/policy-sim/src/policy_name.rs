@@ -26,9 +26,6 @@ pub enum PolicyName {
     Exponential,
     /// The driver's round robin.
     TimeSlicing,
-    /// As [`Self::Priority`], but a request whose `slo` allows it waits for the end of a burst that runs (seed 002 §5.2.4). Only for scenarios
-    /// that name it: without an `slo` both are the same.
-    SloThenEnergy,
 }
 
 impl PolicyName {

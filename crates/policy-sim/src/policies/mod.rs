@@ -8,7 +8,6 @@ mod hold;
 mod priority;
 mod runlist;
 mod slices;
-mod slo_then_energy;
 mod sluice;
 
 use crate::policy_name::PolicyName;
@@ -91,7 +90,6 @@ pub(crate) fn build(name: PolicyName, gpus: &[Scenario]) -> Vec<Box<dyn Policy>>
         PolicyName::Priority => {
             each(&|gpu| Box::new(priority::StrictPriority::new(&gpu.clients, gpu.gpu.slice_ns)))
         }
-        PolicyName::SloThenEnergy => each(&|gpu| Box::new(slo_then_energy::SloThenEnergy::new(gpu))),
         PolicyName::Exponential => each(&|gpu| Box::new(slices::Slices::exponential(&gpu.clients))),
         PolicyName::TimeSlicing => {
             each(&|gpu| Box::new(slices::Slices::equal(&gpu.clients, gpu.gpu.slice_ns)))

@@ -90,7 +90,7 @@ fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
     let all = PolicyName::VARIANTS.iter().copied();
     let known = all.clone().map(PolicyName::name).collect::<Vec<_>>().join(", ");
     let names = match top.value("policies") {
-        None => return all.filter(|policy| *policy != PolicyName::SloThenEnergy).collect(),
+        None => return all.collect(),
         Some(Value::Sequence(names)) if !names.is_empty() => names,
         Some(other) => vec![other],
     };
