@@ -3,13 +3,11 @@
 //! * [`scenario`]: clients, their work and the GPU, read from a file.
 //! * [`simulate`] runs one policy on a scenario. The arrivals are the same for each policy and each run with the same seed.
 //! * [`report`]: what each client got.
-//! * [`model`]: the closed form of the case that has one.
 //!
 //! The policy `sluice` is the code of the pod-manager: `sluice_core`'s token ledger and channel-group scheduler.
 #![forbid(unsafe_code)]
 
 mod client;
-pub mod model;
 mod node;
 mod policies;
 mod policy_name;

@@ -1,8 +1,10 @@
 //! What the policies give to clients, on the scenarios of examples/simulation and others.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod queueing_model;
+
+use queueing_model::PreemptiveQueue;
 use serde_json::Value;
-use sluice_policy_sim::model::PreemptiveQueue;
 use sluice_policy_sim::scenario::{Arrivals, HostTimes};
 use sluice_policy_sim::{PolicyName, Report, Scenario, scenario, simulate};
 use strum::VariantArray;

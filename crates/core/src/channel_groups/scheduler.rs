@@ -200,11 +200,6 @@ impl ChannelGroupScheduler {
         self.processes.keys().copied()
     }
 
-    /// Whether a latency-critical process is attached.
-    pub fn has_critical(&self) -> bool {
-        self.processes.values().any(|process| !process.is_best_effort())
-    }
-
     /// Whether channel groups of a process are under control and relied on.
     pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| !process.controlled_groups().is_empty())

@@ -3,23 +3,22 @@
 /// Poisson arrivals of requests that preempt the other client's work: a pre-emptive-resume M/G/1 queue in which each busy
 /// period begins with a context switch. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PreemptiveQueue {
+pub(crate) struct PreemptiveQueue {
     /// Requests in a nanosecond.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// Mean GPU time of a request.
-    pub service_ns: f64,
+    pub(crate) service_ns: f64,
     /// Mean of its square.
-    pub service_squared: f64,
+    pub(crate) service_squared: f64,
     /// Time of the switch to the latency-critical client.
-    pub preempt_ns: f64,
+    pub(crate) preempt_ns: f64,
     /// Time of the switch back, which a request cannot interrupt.
-    pub switch_ns: f64,
+    pub(crate) switch_ns: f64,
 }
 
 impl PreemptiveQueue {
     /// The part of time that the requests themselves use.
-    #[must_use]
-    pub fn load(&self) -> f64 {
+    pub(crate) fn load(&self) -> f64 {
         self.rate * self.service_ns
     }
 
@@ -35,8 +34,7 @@ impl PreemptiveQueue {
     }
 
     /// Mean time from the arrival of a request to its end.
-    #[must_use]
-    pub fn response_ns(&self) -> f64 {
+    pub(crate) fn response_ns(&self) -> f64 {
         let (set_up, squared) = self.set_up();
         let queue = self.rate * self.service_squared / (2.0 * (1.0 - self.load()));
         let set_ups = (2.0 * set_up + self.rate * squared) / (2.0 * (1.0 + self.rate * set_up));
@@ -44,8 +42,7 @@ impl PreemptiveQueue {
     }
 
     /// The part of time that is left to the other client.
-    #[must_use]
-    pub fn left(&self) -> f64 {
+    pub(crate) fn left(&self) -> f64 {
         let (set_up, _) = self.set_up();
         let idle = 1.0 / self.rate;
         let cycle = idle + (set_up + self.service_ns) / (1.0 - self.load());
