@@ -61,6 +61,7 @@ class Values(unittest.TestCase):
             ("injection=runtime", "node-agent", "--injection=runtime"),
             ("nodeAgent.contextReserve=256Mi", "node-agent", "--context-reserve=256Mi"),
             ("nodeAgent.contextReserve=0", "node-agent", "--context-reserve=0"),
+            ("nodeAgent.hostMemory=1.5Ti", "node-agent", "--host-memory=1.5Ti"),
             ("nodeAgent.seatsPerGpu=16", "node-agent", "--seats-per-gpu=16"),
             ("nodeAgent.onManagerLoss=closed", "node-agent", "--on-manager-loss=closed"),
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),

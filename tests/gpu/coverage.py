@@ -63,7 +63,10 @@ def prepare(arms):
 def run(options):
     gpus = nodes.Gpus(options.gpu, 2 if "ddp" in options.workloads else 1)
     limits = {name: options.gib * GIB for name in options.workloads} | {"witness": GIB}
-    node = nodes.Node(gpus, limits)
+    # All memory of these programs stays on the GPU: the capacity is more than their limits.
+    memory = sum(limits.values())
+    overcommit = [f"--overcommit-memory={2 * memory}", f"--host-memory={memory}"] if options.overcommit else []
+    node = nodes.Node(gpus, limits, ("--adopt=auto", *overcommit), bool(overcommit))
     scratch = tempfile.TemporaryDirectory(prefix="sluice-coverage-")
     rig.LAST.append(scratch.cleanup)
     arms = {name: {label: Arm(node, name, label, scratch.name) for label in LABELS} for name in options.workloads}
@@ -107,6 +110,7 @@ def main():
     parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=[*WORKLOADS, "ddp"], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--block", type=float, default=0.4, help="seconds of one block")
+    parser.add_argument("--overcommit", action="store_true", help="h has the key `overcommit`, so its large allocations can leave the GPU")
     parser.add_argument("--gib", type=int, default=6, help="memory limit of each workload")
     parser.add_argument("--limit", type=int, default=300, help="seconds after which everything is ended")
     parser.add_argument("--name", default="coverage", help="the result is $OUT/NAME.json")

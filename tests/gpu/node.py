@@ -47,10 +47,11 @@ class Gpus:
 
 
 class Node:
-    """`pods`: bytes of memory limit by name, best-effort, on each GPU. At first they share the GPU's time equally."""
+    """`pods`: bytes of memory limit by name, best-effort, on each GPU. At first they share the GPU's time equally. `overcommit`: their memory
+    may leave the GPU."""
 
-    def __init__(self, gpus, pods, flags=("--adopt=auto",)):
-        self.gpus, self.limits, self.pods = gpus, dict(pods), Pods(pods)
+    def __init__(self, gpus, pods, flags=("--adopt=auto",), overcommit=False):
+        self.gpus, self.limits, self.pods, self.overcommit = gpus, dict(pods), Pods(pods), overcommit
         # A short path: socket names contain UUIDs, and their length is limited.
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-", dir="/tmp")
         rig.LAST.append(self.folder.cleanup)
@@ -80,7 +81,7 @@ class Node:
         for pod, memory in self.limits.items():
             quota = MILLION // len(self.limits) if name is None else MILLION * (pod == name)
             clients.append(message(
-                (1, self.pods.uids[pod]), (2, "coverage"), (3, pod), (4, BEST_EFFORT), (5, quota), (6, MILLION), (7, memory)))
+                (1, self.pods.uids[pod]), (2, "coverage"), (3, pod), (4, BEST_EFFORT), (5, quota), (6, MILLION), (7, memory), (11, int(self.overcommit))))
         request = message((1, self.generation), (2, f"gpu-test-{os.getpid()}"), *((3, client) for client in clients))
         for _, control, _ in self.managers:
             control_api.call(control, "SetClients", request)

@@ -35,6 +35,7 @@ fn gpu(index: u32, device: &Device) -> Gpu {
         model: attribute(device, "model").unwrap_or_default(),
         memory_bytes: capacity(device, MEMORY).unwrap_or(0),
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: None,
         pci: attribute(device, PCI).unwrap_or_default(),
         nvlink: Vec::new(),

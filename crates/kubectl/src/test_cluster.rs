@@ -17,6 +17,7 @@ pub(crate) fn node(name: &str, gpus: u32) -> NodeFacts {
         model: "NVIDIA H100".into(),
         memory_bytes: 80 * GIB,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: None,
         pci: format!("0000:{index:02x}:00.0"),
         nvlink: Vec::new(),

@@ -19,9 +19,10 @@ use serde_yaml::{Mapping, Value};
 use crate::config::{Arguments, Config};
 
 /// The settings that a profile may have, and the flag of each. The others concern the pod of the agent, or all nodes.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("seatsPerGpu", "seats-per-gpu"),
     ("contextReserve", "context-reserve"),
+    ("hostMemory", "host-memory"),
     ("onManagerLoss", "on-manager-loss"),
     ("controls", "controls"),
     ("turnMs", "turn-ms"),

@@ -41,6 +41,10 @@ use crate::tasks::AgentTasks;
 /// Old versions of the library take a megabyte each, so collecting them is not urgent.
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
 
+const SUSPENDED: &str = "this pod gets no GPU time while it has the annotation sluice.dev/suspend; memory that may leave the GPU leaves it";
+const RESUMED: &str =
+    "this pod gets GPU time again; memory that has left the GPU returns when there is room for it";
+
 /// What the agent works with: the API server, the node's GPUs, and the program that managers are started from.
 pub struct Environment {
     /// The API server.
@@ -140,9 +144,22 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let refused = move |pod: &PodView, why: &Refusal| {
         refusals.publish(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
     };
+    let suspensions = event_queue.clone();
+    let suspended = move |pod: &PodView, is_suspended: bool| {
+        let (reason, note) =
+            if is_suspended { (Reason::Suspended, SUSPENDED) } else { (Reason::Resumed, RESUMED) };
+        suspensions.publish(about_pod(pod), reason, note);
+    };
     tasks.spawn_abortable(
         "assignments",
-        publish_assignments(assignments_known, pods.clone(), prepared.subscribe(), gpus.clone(), refused),
+        publish_assignments(
+            assignments_known,
+            pods.clone(),
+            prepared.subscribe(),
+            gpus.clone(),
+            refused,
+            suspended,
+        ),
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));

@@ -161,6 +161,7 @@ async fn health_follows(node: &Node) {
         model: format!("Sluice Simulated H{index}"),
         memory_bytes: USABLE,
         memory_total_bytes: Some(MEMORY),
+        host_memory_bytes: 0,
         numa: Some(index.into()),
         pci: format!("5117:{:02x}:00.0", index + 1),
         nvlink: vec![uuid(1 - index)],

@@ -77,6 +77,7 @@ fn instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own_where_that_is_wanted() {
         model: format!("NVIDIA Simulated MIG {profile}"),
         memory_bytes: 16 << 30,
         memory_total_bytes: Some(16 << 30),
+        host_memory_bytes: 0,
         numa: None,
         pci: pci.clone(),
         nvlink: Vec::new(),

@@ -28,6 +28,7 @@ fn node(name: &str) -> NodeInventory {
         model: "NVIDIA H100 80GB HBM3".into(),
         memory_bytes: MEMORY,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: Some(index / 4),
         pci: String::new(),
         nvlink: (0..GPUS)

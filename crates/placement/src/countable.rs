@@ -80,7 +80,13 @@ impl NodeInventory {
 }
 
 impl Gpu {
+    /// The memory of the host counts, too: that of pods with overcommitment needs a place there. A sum that the node has does not say that
+    /// a GPU has room.
     fn countable(&self, slots: u32) -> Countable {
-        Countable { slots: slots.into(), milli: WHOLE_MILLI, memory_mib: self.memory_bytes / MIB }
+        Countable {
+            slots: slots.into(),
+            milli: WHOLE_MILLI,
+            memory_mib: self.memory_bytes.saturating_add(self.host_memory_bytes) / MIB,
+        }
     }
 }

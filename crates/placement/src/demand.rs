@@ -24,6 +24,8 @@ pub struct Demand {
     pub uuids: Vec<String>,
     /// The pod is latency-critical: it shares a GPU with another such pod only if it fits nowhere else.
     pub latency_critical: bool,
+    /// Its memory may leave the GPU for that of other pods, to the memory of the host.
+    pub overcommits: bool,
     /// Namespace and name of the pod's gang. Two pods of a gang never share a GPU: they run at the same time, and NCCL refuses two ranks
     /// on one GPU.
     pub gang: Option<Arc<str>>,
@@ -47,6 +49,7 @@ impl Demand {
             models: Vec::new(),
             uuids: Vec::new(),
             latency_critical: false,
+            overcommits: false,
             gang: None,
             pod_priority: 0,
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_units::WHOLE_PPM;
 
 use super::demand::{Demand, PreparedDemand, model_key};
+use super::memory_use::{MemoryUse, on_host};
 use super::ranking::Mask;
 use super::reasons::{GpuName, Reason};
 use crate::inventory::Gpu;
@@ -26,6 +27,8 @@ pub(crate) struct GpuState {
     pub(crate) model: String,
     model_key: String,
     pub(crate) memory_bytes: u64,
+    /// Bytes of the host for memory that leaves the GPU.
+    host_memory_bytes: u64,
     /// Device slots of the GPU.
     pub(crate) slots: u32,
     pub(crate) health: Health,
@@ -47,7 +50,7 @@ pub(crate) struct GpuState {
 pub(crate) struct Used {
     /// Reserved time, parts per million of the GPU.
     pub(crate) ppm: u64,
-    pub(crate) memory_bytes: u64,
+    pub(crate) memory: MemoryUse,
     pub(crate) pods: u32,
     pub(crate) slots: u32,
     /// Pods that have the whole GPU.
@@ -64,8 +67,7 @@ impl Used {
         self.gangs.extend(demand.gang.clone());
         Self {
             ppm: self.ppm + u64::from(demand.share.ppm()),
-            // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
-            memory_bytes: self.memory_bytes.saturating_add(demand.memory_on(gpu_memory_bytes)),
+            memory: self.memory.and(demand.memory_on(gpu_memory_bytes), demand.overcommits),
             pods: self.pods + 1,
             slots: self.slots.saturating_add(demand.slots),
             whole: self.whole + u32::from(demand.is_whole()),
@@ -88,6 +90,7 @@ impl GpuState {
             model: gpu.model.clone(),
             model_key: model_key(&gpu.model),
             memory_bytes: gpu.memory_bytes,
+            host_memory_bytes: gpu.host_memory_bytes,
             slots,
             health,
             numa: gpu.numa,
@@ -107,6 +110,7 @@ impl GpuState {
             model: String::new(),
             model_key: String::new(),
             memory_bytes: 0,
+            host_memory_bytes: 0,
             slots: 0,
             health: Health::Gone,
             numa: None,
@@ -124,10 +128,6 @@ impl GpuState {
 
     pub(crate) fn free_ppm(&self) -> u64 {
         u64::from(WHOLE_PPM).saturating_sub(self.used.ppm)
-    }
-
-    pub(crate) fn free_memory(&self) -> u64 {
-        self.memory_bytes.saturating_sub(self.used.memory_bytes)
     }
 
     /// Whether it is healthy and without pods.
@@ -153,7 +153,8 @@ impl GpuState {
     /// Whether its reservations exceed its capacity.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.used.ppm > u64::from(WHOLE_PPM)
-            || self.used.memory_bytes > self.memory_bytes
+            || self.used.memory.on_gpu() > self.memory_bytes
+            || self.used.memory.on_host() > self.host_memory_bytes
             || ((self.used.whole > 0 || self.is_for_one_pod) && self.used.pods > 1)
     }
 
@@ -203,7 +204,14 @@ impl GpuState {
         if free_ppm < share {
             return Some(Reason::Share { free: free_ppm, asked: share });
         }
-        let free = self.memory_bytes.saturating_sub(used.memory_bytes);
+        if demand.overcommits {
+            let (has, asked) = (self.host_memory_bytes, on_host(memory));
+            let free = has.saturating_sub(used.memory.on_host());
+            if free < asked {
+                return Some(Reason::HostMemory { has, free, asked });
+            }
+        }
+        let free = used.memory.room(self.memory_bytes, demand.overcommits);
         (free < memory).then_some(Reason::Memory { free, asked: memory })
     }
 }

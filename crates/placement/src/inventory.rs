@@ -56,6 +56,9 @@ pub struct Gpu {
     /// All device memory in bytes; none if it equals `memory_bytes`, or from an agent that did not know it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_bytes: Option<u64>,
+    /// Memory of the host for what leaves the GPU, in bytes; 0: no pod's memory may leave it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host_memory_bytes: u64,
     /// NUMA node of the GPU; none if the machine has only one or does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<u32>,
@@ -72,6 +75,10 @@ pub struct Gpu {
     /// The reason why not, in words; none while healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_reason: Option<String>,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// What an instance of a GPU in MIG mode is. It has memory and time of its own.

@@ -25,6 +25,7 @@
 //!     model: "NVIDIA H200".into(),
 //!     memory_bytes: 141 << 30,
 //!     memory_total_bytes: None,
+//!     host_memory_bytes: 0,
 //!     numa: None,
 //!     pci: "0000:01:00.0".into(),
 //!     nvlink: Vec::new(),
@@ -49,6 +50,7 @@ mod gangs;
 mod gpu_state;
 mod index;
 pub mod inventory;
+mod memory_use;
 mod node;
 mod outcome;
 mod preemption;
@@ -63,6 +65,7 @@ mod tests;
 pub use countable::Countable;
 pub use demand::Demand;
 pub use index::{FreeTime, Index, ProposedNode};
+pub use memory_use::{MemoryUse, on_host};
 pub use node::GpuReservations;
 pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 pub use preemption::{Cost, Evictable, Preemptor, Victims};

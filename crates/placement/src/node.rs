@@ -17,7 +17,7 @@ pub struct GpuReservations {
     pub gpu: Arc<str>,
     /// Reserved time, parts per million of the GPU.
     pub ppm: u64,
-    /// Reserved bytes.
+    /// Reserved bytes: what its pods need on it at the same time.
     pub memory_bytes: u64,
     /// Pods with a reservation on it.
     pub pods: u32,
@@ -185,7 +185,7 @@ impl Node {
         self.slots.iter().map(|slot| GpuReservations {
             gpu: slot.uuid.clone(),
             ppm: slot.used.ppm,
-            memory_bytes: slot.used.memory_bytes,
+            memory_bytes: slot.used.memory.on_gpu(),
             pods: slot.used.pods,
         })
     }
@@ -206,20 +206,21 @@ fn none_selected(known: &[&GpuState], demand: &Demand) -> NodeReasons {
 fn remoteness(reason: &Reason) -> u64 {
     let kind: u64 = match reason {
         Reason::Memory { .. } => 0,
-        Reason::Share { .. } => 1,
-        Reason::Slots { .. } => 2,
-        Reason::InUse { .. } => 3,
-        Reason::HeldWhole => 4,
-        Reason::SameGang => 5,
-        Reason::Unhealthy(_) => 6,
-        Reason::TooSmall { .. } => 7,
-        Reason::Gone => 8,
-        Reason::Instance => 9,
+        Reason::HostMemory { .. } => 1,
+        Reason::Share { .. } => 2,
+        Reason::Slots { .. } => 3,
+        Reason::InUse { .. } => 4,
+        Reason::HeldWhole => 5,
+        Reason::SameGang => 6,
+        Reason::Unhealthy(_) => 7,
+        Reason::TooSmall { .. } => 8,
+        Reason::Gone => 9,
+        Reason::Instance => 10,
     };
     let lack = match reason {
-        Reason::Memory { free, asked } | Reason::TooSmall { has: free, asked } => {
-            asked.saturating_sub(*free) >> 20
-        }
+        Reason::Memory { free, asked }
+        | Reason::HostMemory { free, asked, .. }
+        | Reason::TooSmall { has: free, asked } => asked.saturating_sub(*free) >> 20,
         Reason::Share { free, asked } => asked.saturating_sub(*free),
         _ => 0,
     };

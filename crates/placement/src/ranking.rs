@@ -19,17 +19,20 @@ pub enum Strategy {
 
 /// Rank of a GPU or of a set: the smallest is the best. Compared from left to right: 1 for a pod of a gang on a node without another pod of
 /// the gang, latency-critical pods that a latency-critical pod meets, pairs of the set without a direct link, pairs on different NUMA
-/// nodes, then the strategy's own criteria.
-pub(crate) type Rank = [u64; 8];
+/// nodes, GPUs whose memory would no longer hold that of all of their pods at once, then the strategy's own criteria.
+pub(crate) type Rank = [u64; 9];
 
 /// Rank of one GPU. `free_gpus`: GPUs of the node without pods.
 ///
+/// Memory that leaves and returns takes time, so a GPU that holds the memory of all of its pods is better than one that does not.
 /// A latency-critical pod goes to a GPU with as few others of its kind as possible: each waits for the requests of the others. A
 /// GPU with best-effort pods is as good as a free one, because they give way.
 pub(crate) fn of_gpu(strategy: Strategy, slot: &GpuState, demand: &Demand, free_gpus: u64) -> Rank {
     let used = &slot.used;
     let pods = u64::from(used.pods);
-    let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
+    let memory = used.memory.and(demand.memory_on(slot.memory_bytes), demand.overcommits);
+    let left_memory = slot.memory_bytes.saturating_sub(memory.on_gpu());
+    let exceeds = u64::from(memory.exceeds(slot.memory_bytes));
     let critical = if demand.latency_critical { u64::from(used.critical) } else { 0 };
     // Ranks of a set are sums, so this number is not the largest of its type.
     let gpus_in_use = u64::from(u32::MAX).saturating_sub(free_gpus);
@@ -37,10 +40,10 @@ pub(crate) fn of_gpu(strategy: Strategy, slot: &GpuState, demand: &Demand, free_
         // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
         (Strategy::Binpack, Share::ZERO) => [u64::from(slot.is_free()), pods, used.ppm, left_memory],
         (Strategy::Binpack, _) => [slot.free_ppm(), left_memory, free_gpus, 0],
-        (Strategy::Spread, Share::ZERO) => [pods, used.ppm, used.memory_bytes, gpus_in_use],
-        (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, gpus_in_use],
+        (Strategy::Spread, Share::ZERO) => [pods, used.ppm, used.memory.on_gpu(), gpus_in_use],
+        (Strategy::Spread, _) => [used.ppm, pods, used.memory.on_gpu(), gpus_in_use],
     };
-    [0, critical, 0, 0, first, second, third, fourth]
+    [0, critical, 0, 0, exceeds, first, second, third, fourth]
 }
 
 /// Latency-critical pods that a latency-critical pod meets on the GPUs with this rank.

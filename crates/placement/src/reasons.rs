@@ -24,6 +24,15 @@ pub enum Reason {
         /// Bytes that the pod asks for.
         asked: u64,
     },
+    /// The free memory of the host for what leaves the GPU is too small.
+    HostMemory {
+        /// Bytes of the host for this GPU.
+        has: u64,
+        /// Bytes of it that are free.
+        free: u64,
+        /// Bytes that the pod asks for.
+        asked: u64,
+    },
     /// Its total memory is too small.
     TooSmall {
         /// Bytes that it has.
@@ -62,6 +71,7 @@ impl Reason {
     pub fn is_resolvable(&self) -> bool {
         match self {
             Self::Slots { has, asked, .. } => asked <= has,
+            Self::HostMemory { has, asked, .. } => asked <= has,
             Self::Share { .. }
             | Self::Memory { .. }
             | Self::HeldWhole
@@ -81,6 +91,15 @@ impl fmt::Display for Reason {
             Self::Memory { free, asked } => {
                 write!(to, "has {} memory free, {} asked", memory_free(*free), memory_asked(*asked))
             }
+            Self::HostMemory { has: 0, .. } => {
+                write!(to, "has no memory of the host for pods with overcommitment")
+            }
+            Self::HostMemory { free, asked, .. } => write!(
+                to,
+                "has {} of the host's memory free for pods with overcommitment, {} asked",
+                memory_free(*free),
+                memory_asked(*asked)
+            ),
             Self::TooSmall { has, asked } => {
                 write!(to, "has {} memory in all, {} asked", memory_free(*has), memory_asked(*asked))
             }
@@ -177,6 +196,9 @@ impl NodeReasons {
                     }
                     Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
                         format!("{count} {gpu} with {} memory free", memory_asked(*asked))
+                    }
+                    Some(Reason::HostMemory { asked, .. }) => {
+                        format!("{count} {gpu} with {} of the host's memory free", memory_asked(*asked))
                     }
                     Some(Reason::Slots { .. }) => format!("{count} {gpu} with a free device slot"),
                     Some(Reason::HeldWhole | Reason::InUse { .. }) => format!("{count} {gpu} free"),

@@ -3,6 +3,7 @@
 mod countable;
 mod fixtures;
 mod instances;
+mod overcommitment;
 mod preemption;
 mod properties;
 mod several_gpus;

@@ -105,6 +105,11 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
     expect((1..=WHOLE_PPM).contains(&limit), format!("limit_ppm is {limit}, expected 1 to {WHOLE_PPM}"));
     expect(quota <= limit, format!("limit_ppm is {limit}, expected at least quota_ppm, {quota}"));
     expect(client.memory_bytes > 0, "memory_bytes is 0, expected more".to_owned());
+    expect(
+        !client.overcommit || class != Some(Class::LatencyCritical),
+        "overcommit is true for a latency-critical client, expected false: its memory never leaves the GPU"
+            .to_owned(),
+    );
     if mistakes.len() > before {
         return None;
     }
@@ -116,8 +121,8 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
         spec,
         memory: client.memory_bytes,
         slo_ns: client.slo_ns,
-        overcommit: false,
-        suspended: false,
+        overcommit: client.overcommit,
+        suspended: client.suspended,
         gang,
     })
 }

@@ -103,6 +103,12 @@ def agent() -> dict:
     return pod
 
 
+def agent_is_another(old: dict) -> bool:
+    """Whether an agent is ready that is another one than this pod."""
+    others = [pod for pod in pods_of("node-agent") if pod["metadata"]["uid"] != old["metadata"]["uid"]]
+    return any(c["type"] == "Ready" and c["status"] == "True" for pod in others for c in pod["status"].get("conditions", []))
+
+
 def annotations(**keys: object) -> dict[str, str]:
     """quota=0.3 to "sluice.dev/quota": "0.3"; gpu_uuid to "sluice.dev/gpu-uuid"."""
     return {f"sluice.dev/{key.replace('_', '-')}": str(value) for key, value in keys.items()}

@@ -103,13 +103,8 @@ def test_node_agent_restart(cluster):
         old = product.agent()
         began = time.monotonic()
         api.request("DELETE", f"/api/v1/namespaces/{product.NAMESPACE}/pods/{old['metadata']['name']}")
-        cluster.until("another agent", 60, lambda: fresh(old))
+        cluster.until("another agent", 60, lambda: product.agent_is_another(old))
         cluster.record("new_agent_ready_s", round(time.monotonic() - began, 2))
-
-
-def fresh(old: dict) -> bool:
-    pods = [pod for pod in product.pods_of("node-agent") if pod["metadata"]["uid"] != old["metadata"]["uid"]]
-    return any(c["type"] == "Ready" and c["status"] == "True" for pod in pods for c in pod["status"].get("conditions", []))
 
 
 def test_pod_manager_killed(cluster):

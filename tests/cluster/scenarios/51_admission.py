@@ -30,6 +30,9 @@ BAD = [
     ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "urgent"}, ["sluice.dev/priority", "urgent", "latency-critical"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "4"}, ["sluice.dev/priority", "4"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/slo": "5ms"}, ["sluice.dev/slo", "latency-critical"]),
+    ({"sluice.dev/memory": "8Gi", "sluice.dev/priority": "0", "sluice.dev/memory-overcommit": "true"}, ["sluice.dev/memory-overcommit", "latency-critical"]),
+    ({"sluice.dev/memory": "8Gi", "sluice.dev/gpus": "2", "sluice.dev/memory-overcommit": "true"}, ["sluice.dev/memory-overcommit", "one GPU"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/suspend": "now"}, ["sluice.dev/suspend", "now"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "0", "sluice.dev/slo": "soon"}, ["sluice.dev/slo", "soon"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/gpu-uuid": "the first"}, ["sluice.dev/gpu-uuid", "the first"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/container": "absent"}, ["sluice.dev/container", "absent"]),
@@ -217,6 +220,12 @@ def test_keys_and_assignment_cannot_be_changed(cluster):
         held["spec"]["schedulerName"] = "absent"
         api.request("POST", f"/api/v1/namespaces/{ns}/pods", held)
         assert product.ASSIGNED in refused("POST", f"/api/v1/namespaces/{ns}/pods/c/binding", binding)
+        # Whether the pod is suspended may change, also with its status. The webhook does not see that.
+        for value in ("true", "false", None):
+            api.request("PATCH", path, {"metadata": {"annotations": {"sluice.dev/suspend": value}}}, merge)
+        for where in (path, f"{path}/status"):
+            message = refused("PATCH", where, {"metadata": {"annotations": {"sluice.dev/suspend": "yes"}}}, merge)
+            assert "sluice.dev/suspend" in message and "true or false" in message, message
         # What is not ours may change.
         api.request("PATCH", path, {"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}}, merge)
 

@@ -51,8 +51,7 @@ impl PodBed {
             quota_ppm: percent * 10_000,
             limit_ppm: 1_000_000,
             memory_bytes: 8 << 30,
-            slo_ns: 0,
-            gang: String::new(),
+            ..Client::default()
         });
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let (clients, metrics) = (clients.collect(), free_address());

@@ -56,6 +56,7 @@ nodeAffinity:
 {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) }}
 {{- include "sluice.hostPathFlags" . }}
 {{- include "sluice.flag" (list "context-reserve" $own.contextReserve) }}
+{{- include "sluice.flag" (list "host-memory" $own.hostMemory) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}
 {{- $taken := dict "9400" "metrics" "9407" "state" }}

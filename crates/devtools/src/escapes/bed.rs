@@ -189,8 +189,7 @@ fn clients(attempt: &Attempt) -> Vec<Client> {
         quota_ppm,
         limit_ppm,
         memory_bytes,
-        slo_ns: 0,
-        gang: String::new(),
+        ..Client::default()
     };
     let (class, quota_ppm) = match attempt.neighbour {
         Neighbour::Busy => (Class::BestEffort, 700_000),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::context_reserve::ContextReserve;
+use super::host_memory::HostMemory;
 use super::nvml::{DriverPaths, Mig};
 use super::watcher::Settings;
 use super::xid::{self, Policy};
@@ -33,6 +34,10 @@ pub struct Flags {
     /// their processes take it; by default 512Mi, in total at most a tenth of the GPU's memory
     #[arg(long, value_name = "QUANTITY")]
     context_reserve: Option<ContextReserve>,
+    /// Memory of the host for each GPU, such as 128Gi, to which memory of pods with the annotation sluice.dev/memory-overcommit leaves the
+    /// GPU. It has to hold all memory of these pods; 0: no memory leaves a GPU
+    #[arg(long, value_name = "QUANTITY", default_value = "0")]
+    host_memory: HostMemory,
     /// NVML's library; by default libnvidia-ml.so.1 as the loader finds it
     #[arg(long, value_name = "FILE")]
     nvml: Option<PathBuf>,
@@ -50,6 +55,7 @@ impl Default for Flags {
             ignore_xids: Vec::new(),
             critical_xids: Vec::new(),
             context_reserve: None,
+            host_memory: HostMemory::default(),
             nvml: None,
             mig: Mig::default(),
         }
@@ -63,6 +69,7 @@ impl Flags {
         Settings {
             slots_per_gpu,
             context_reserve: self.context_reserve.unwrap_or_default(),
+            host_memory: self.host_memory,
             scan_every: Duration::from_millis(self.gpu_look_every_ms),
             good_scans: self.gpu_good_looks,
             policy: Policy::new(self.ignore_xids.clone(), self.critical_xids.clone()),

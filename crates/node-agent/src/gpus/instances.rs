@@ -59,6 +59,7 @@ fn query(instance: &Device<'_>, uuid: String, gpu: &Gpu) -> Result<Option<Gpu>, 
         model,
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         memory_total_bytes: Some(memory.total),
+        host_memory_bytes: 0,
         mig: Some(MigInstance { parent: gpu.uuid.clone(), profile, is_shared: false }),
         ..gpu.clone()
     }))

@@ -81,6 +81,7 @@ fn scan(
         model: device.name()?,
         memory_bytes: memory.as_ref().map_or(0, |memory| memory.total.saturating_sub(memory.reserved)),
         memory_total_bytes: memory.map(|memory| memory.total),
+        host_memory_bytes: 0,
         numa: numa_by_sysfs(sysfs, &pci).unwrap_or_else(|| numa_by_nvml(device)),
         pci,
         nvlink: Vec::new(),

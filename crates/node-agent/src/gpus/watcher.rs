@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context_reserve::ContextReserve;
 use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu};
+use super::host_memory::HostMemory;
 use super::registry::{GpuEvent, GpuRegistry, Scan, ScanPurpose, Skipped};
 use super::xid::{self, Class, Policy};
 use super::xid_events::{self, ListenerMessage};
@@ -27,6 +28,8 @@ pub struct Settings {
     pub slots_per_gpu: u32,
     /// Memory that pods cannot request, because their contexts take it.
     pub context_reserve: ContextReserve,
+    /// Memory of the host for what leaves each GPU.
+    pub host_memory: HostMemory,
     /// Time between two scans.
     pub scan_every: Duration,
     /// Consecutive good scans that make an unhealthy GPU healthy again.
@@ -42,11 +45,18 @@ impl Default for Settings {
         Self {
             slots_per_gpu: 10,
             context_reserve: ContextReserve::Default,
+            host_memory: HostMemory::default(),
             scan_every: Duration::from_secs(5),
             good_scans: NonZeroU32::MIN.saturating_add(2),
             answer_timeout: Duration::from_secs(30),
             policy: Policy::default(),
         }
+    }
+}
+
+impl Settings {
+    fn inventory(&self, registry: &GpuRegistry) -> NodeInventory {
+        self.host_memory.provided_to(registry.inventory(self.slots_per_gpu, self.context_reserve))
     }
 }
 
@@ -103,8 +113,7 @@ pub async fn watch(
             () = tokio::time::sleep(settings.scan_every) => {}
         }
     }
-    let (inventory, inventory_seen) =
-        watch::channel(registry.inventory(settings.slots_per_gpu, settings.context_reserve));
+    let (inventory, inventory_seen) = watch::channel(settings.inventory(&registry));
     let (lost, lost_seen) = watch::channel(registry.lost());
     let (skipped, skipped_seen) = watch::channel(Vec::new());
     let (listens, listens_seen) = watch::channel(false);
@@ -228,7 +237,7 @@ impl Watcher {
     }
 
     fn publish(&self) {
-        let inventory = self.registry.inventory(self.settings.slots_per_gpu, self.settings.context_reserve);
+        let inventory = self.settings.inventory(&self.registry);
         self.inventory.send_if_modified(|old| replace_if_new(old, inventory));
         self.lost.send_if_modified(|old| replace_if_new(old, self.registry.lost()));
         let skipped = self.registry.skipped().to_vec();

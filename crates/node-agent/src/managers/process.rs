@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sluice_placement::inventory::Gpu;
 use tokio::process::{Child, Command};
 use tracing::warn;
 
@@ -16,6 +17,28 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Largest number of GPUs of a node that a manager takes into account.
 const MAX_NODE_GPUS: usize = 64;
+
+/// Memory that the clients of a GPU share whose memory may leave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Overcommit {
+    /// Bytes of the GPU for all clients.
+    pub(crate) gpu_memory: u64,
+    /// Bytes of the host for what leaves the GPU.
+    pub(crate) host_memory: u64,
+}
+
+impl Overcommit {
+    /// What a GPU of the inventory has; `None` without memory of the host.
+    pub(crate) fn of(gpu: &Gpu) -> Option<Self> {
+        let (gpu_memory, host_memory) = (gpu.memory_bytes, gpu.host_memory_bytes);
+        (host_memory > 0).then_some(Self { gpu_memory, host_memory })
+    }
+
+    fn arguments(self) -> [String; 4] {
+        let (gpu_memory, host_memory) = (self.gpu_memory.to_string(), self.host_memory.to_string());
+        ["--overcommit-memory".to_owned(), gpu_memory, "--host-memory".to_owned(), host_memory]
+    }
+}
 
 /// How the manager of each GPU is started.
 #[derive(Debug, Clone)]
@@ -58,7 +81,7 @@ impl ManagerCommand {
     }
 
     /// Starts the manager of a GPU. `node_gpus` is the number of the node's GPUs, whose managers lock the driver for
-    /// each other. `escrow` is the manager's end of the escrow socket, `result` the file with the GPU's self-test
+    /// each other. `overcommit` is what clients share whose memory may leave the GPU, `escrow` the manager's end of the escrow socket, `result` the file with the GPU's self-test
     /// result.
     ///
     /// Its output goes where the agent's output goes. It dies with this process (`--parent`), and by the kernel's rule
@@ -67,6 +90,7 @@ impl ManagerCommand {
         &self,
         gpu: &str,
         node_gpus: usize,
+        overcommit: Option<Overcommit>,
         escrow: Option<OwnedFd>,
         result: Option<&Path>,
     ) -> std::io::Result<Child> {
@@ -82,6 +106,7 @@ impl ManagerCommand {
             .arg(self.trace(gpu))
             .arg("--gangs")
             .arg(self.gangs())
+            .args(overcommit.into_iter().flat_map(Overcommit::arguments))
             .args(&self.arguments)
             .args(result.map(|file| [OsStr::new("--self-test"), file.as_os_str()]).into_iter().flatten())
             .args(escrow.is_some().then_some("--custody"))

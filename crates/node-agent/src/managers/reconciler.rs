@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::control_client::{self, ControlError};
 use super::escrow::Escrow;
+use super::process::Overcommit;
 use super::supervisor::Settings;
 use super::{ManagerState, ManagerStatuses, process};
 use crate::pods::AssignmentsWatch;
@@ -105,11 +106,15 @@ impl ManagerReconciler {
     }
 
     async fn run_process(&mut self, stop: &CancellationToken) -> RunEnd {
-        let node_gpus = self.inventory.borrow().gpus.len();
+        let (node_gpus, overcommit) = {
+            let inventory = self.inventory.borrow();
+            (inventory.gpus.len(), inventory.gpu(&self.gpu).and_then(Overcommit::of))
+        };
         let (escrow, socket) = self.start_escrow();
         let mut child = match self.settings.command.start(
             &self.gpu,
             node_gpus,
+            overcommit,
             socket,
             self.self_test.result_file(),
         ) {

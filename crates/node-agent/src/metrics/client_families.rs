@@ -44,6 +44,16 @@ pub(super) fn add(
                 seconds(usage.delayed_ns),
             ),
             (
+                "sluice_client_memory_moved_bytes_total",
+                "GPU memory of the pod that has left the GPU or returned, bytes",
+                usage.memory_moved_bytes as f64,
+            ),
+            (
+                "sluice_client_memory_waited_seconds_total",
+                "Time in which a process of the pod waited for memory that had left the GPU, or for room, seconds",
+                usage.memory_waited_seconds,
+            ),
+            (
                 "sluice_client_energy_joules_total",
                 "Energy that the GPU drew beyond that of an idle one, attributed by execution time, joules",
                 usage.energy_joules,
@@ -89,9 +99,24 @@ pub(super) fn add(
                 client.memory_bytes as f64,
             ),
             (
+                "sluice_client_memory_resident_bytes",
+                "Memory of the pod on the GPU that may leave it for that of other pods, bytes",
+                usage.memory_resident_bytes as f64,
+            ),
+            (
+                "sluice_client_memory_swapped_bytes",
+                "Memory of the pod that has left the GPU, or waits for room there, bytes",
+                usage.memory_swapped_bytes as f64,
+            ),
+            (
                 "sluice_client_memory_peak_bytes",
                 "Largest amount of GPU memory that the pod ever had reserved, bytes",
                 usage.memory_peak_bytes as f64,
+            ),
+            (
+                "sluice_client_suspended",
+                "1 if the pod is suspended by its annotation, else 0",
+                f64::from(client.suspended),
             ),
             (
                 "sluice_client_adopted_processes",

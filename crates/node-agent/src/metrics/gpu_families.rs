@@ -29,6 +29,11 @@ pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> promethe
                 gpu.memory_bytes as f64,
             ),
             (
+                "sluice_gpu_host_memory_bytes",
+                "Memory of the host for what leaves the GPU, bytes",
+                gpu.host_memory_bytes as f64,
+            ),
+            (
                 "sluice_gpu_quota_assigned_ratio",
                 "Share of the GPU's time that is guaranteed to pods",
                 ratio(clients.iter().map(|client| client.quota_ppm).sum()),

@@ -51,6 +51,9 @@ struct Limits<'a> {
     quota_ppm: u32,
     limit_ppm: u32,
     memory_bytes: u64,
+    /// The memory may leave the GPU.
+    overcommit: bool,
+    suspended: bool,
     slo_ns: u64,
 }
 
@@ -68,6 +71,10 @@ struct InForce<'a> {
     /// Bytes that the driver reports beyond the used ones.
     memory_overhead_bytes: u64,
     memory_peak_bytes: u64,
+    /// On the GPU, and may leave it.
+    memory_resident_bytes: u64,
+    /// Has left the GPU, or waits for room there.
+    memory_swapped_bytes: u64,
     /// Reservations refused.
     memory_denied: u64,
     grants: u64,
@@ -139,6 +146,8 @@ fn limits(client: &Client) -> Limits<'_> {
         quota_ppm: client.quota_ppm,
         limit_ppm: client.limit_ppm,
         memory_bytes: client.memory_bytes,
+        overcommit: client.overcommit,
+        suspended: client.suspended,
         slo_ns: client.slo_ns,
     }
 }
@@ -160,6 +169,8 @@ fn in_force<'a>(usage: &'a ClientUsage, facts: &'a Facts) -> Option<InForce<'a>>
         memory_used_bytes: usage.memory_used_bytes,
         memory_overhead_bytes: usage.memory_overhead_bytes,
         memory_peak_bytes: usage.memory_peak_bytes,
+        memory_resident_bytes: usage.memory_resident_bytes,
+        memory_swapped_bytes: usage.memory_swapped_bytes,
         memory_denied: usage.memory_denied,
         grants: usage.grants,
         wait_ns: usage.wait_ns,

@@ -53,6 +53,10 @@ pub enum Reason {
     EvictionRefused,
     /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
     GpuMemoryLimitReached,
+    /// A pod gets no GPU time because of its annotation.
+    Suspended,
+    /// A pod that was suspended gets GPU time again.
+    Resumed,
     /// A container was created without what the agent gives to it.
     NotInjected,
     /// The node's devices are not published, so no claim can be allocated on it.
@@ -79,6 +83,8 @@ impl Reason {
             Self::EvictedForLostGpu => (EventType::Warning, "EvictedForLostGpu", "Evict"),
             Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
+            Self::Suspended => (EventType::Normal, "Suspended", "Suspend"),
+            Self::Resumed => (EventType::Normal, "Resumed", "Resume"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
             Self::ClaimsUnavailable => (EventType::Warning, "ClaimsUnavailable", "PublishDevices"),
             Self::ClaimsKept => (EventType::Warning, "ClaimsKept", "PublishDevices"),

@@ -9,17 +9,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_placement::Countable;
 use sluice_placement::annotations::{self, GpuRequest};
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::{Countable, MemoryUse, on_host};
 use sluice_proto::control::Client;
 use sluice_units::{Share, WHOLE_PPM};
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::claims;
 use super::client::client;
 use super::refusal::Refusal;
+use super::suspensions;
 use super::{PodView, Pods, PodsWatch};
 use crate::prepared_claims::PreparedClaims;
 use crate::tasks::replace_if_new;
@@ -48,8 +49,17 @@ struct Remaining {
     usable: u64,
     total: u64,
     share_ppm: u32,
-    /// Of all memory. A pod that was bound while more was usable keeps its place.
-    memory: u64,
+    /// What pods have been promised of all memory. A pod that was bound while more was usable keeps its place.
+    promised: MemoryUse,
+    /// Memory of the host for what leaves the GPU.
+    host: u64,
+}
+
+impl Remaining {
+    /// Bytes of the host that no pod was promised.
+    fn free_on_host(&self) -> u64 {
+        self.host.saturating_sub(self.promised.on_host())
+    }
 }
 
 /// Decides the clients of each GPU. `before` is the previous decision: its pods are considered first, so that a running pod never
@@ -64,8 +74,9 @@ pub fn assign(
     let mut result = Assignments::default();
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
-        let (usable, memory) = (gpu.memory_bytes, gpu.memory_total());
-        remaining.insert(&gpu.uuid, Remaining { usable, total: memory, share_ppm: WHOLE_PPM, memory });
+        let (usable, total, host) = (gpu.memory_bytes, gpu.memory_total(), gpu.host_memory_bytes);
+        let promised = MemoryUse::default();
+        remaining.insert(&gpu.uuid, Remaining { usable, total, share_ppm: WHOLE_PPM, promised, host });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
     result.ended = pods.values().filter(|pod| pod.has_ended).map(|pod| pod.uid.clone()).collect();
@@ -80,7 +91,8 @@ pub fn assign(
                     *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
                 let clients = clients_of(pod, &request, &gpus, &remaining);
-                result.give(&pod.uid, gpus, clients, &mut remaining)
+                let refusal = result.give(&pod.uid, gpus, clients, &mut remaining);
+                refusal.map(|refusal| because_of_host(refusal, &request, &remaining))
             }
             Err(refusal) => Some(refusal),
         };
@@ -155,7 +167,9 @@ fn clients_of(
         // A pod alone on the GPU needs no room for the contexts of others.
         let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
-        Some((gpu.clone(), client(&pod.uid, &pod.namespace, &pod.name, request, memory_bytes)))
+        // Without a place on the host its memory stays on the GPU, as far as there is room.
+        let may_leave = request.demand.overcommits && on_host(memory_bytes) <= free.free_on_host();
+        Some((gpu.clone(), client(&pod.uid, &pod.namespace, &pod.name, request, memory_bytes, may_leave)))
     };
     gpus.iter().filter_map(client_on).collect()
 }
@@ -183,6 +197,16 @@ impl Assignments {
     }
 }
 
+/// A pod whose memory may leave the GPU is refused for the host's memory, if that is why it would have had to stay.
+fn because_of_host(refusal: Refusal, request: &GpuRequest, remaining: &BTreeMap<&str, Remaining>) -> Refusal {
+    let Refusal::NoMemoryLeft { gpu, free, asked } = refusal else { return refusal };
+    let on_gpu = remaining.get(gpu.as_str()).filter(|_| request.demand.overcommits);
+    match on_gpu.map(Remaining::free_on_host) {
+        Some(free) if free < on_host(asked) => Refusal::NoHostMemoryLeft { gpu, free, asked: on_host(asked) },
+        Some(_) | None => Refusal::NoMemoryLeft { gpu, free, asked },
+    }
+}
+
 /// Reserves what the clients of a pod are promised, or nothing.
 fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remaining>) -> Result<(), Refusal> {
     for (gpu, client) in clients {
@@ -194,37 +218,36 @@ fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remainin
                 asked_ppm: client.quota_ppm,
             });
         }
-        if client.memory_bytes > free.memory {
-            return Err(Refusal::NoMemoryLeft {
-                gpu: gpu.clone(),
-                free: free.memory,
-                asked: client.memory_bytes,
-            });
+        let room = free.promised.room(free.total, client.overcommit);
+        if client.memory_bytes > room {
+            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: room, asked: client.memory_bytes });
         }
     }
     for (gpu, client) in clients {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
             free.share_ppm -= client.quota_ppm;
-            free.memory -= client.memory_bytes;
+            free.promised = free.promised.and(client.memory_bytes, client.overcommit);
         }
     }
     Ok(())
 }
 
 /// Publishes the assignments whenever pods, claims or GPUs change, until these no longer come. `on_refusal` is called once for
-/// each refusal.
+/// each refusal, `on_suspension` for each pod that has been suspended (`true`) or resumed since the agent knows its pods.
 pub async fn publish_assignments(
     assignments: watch::Sender<Option<Arc<Assignments>>>,
     mut pods: PodsWatch,
     mut prepared: watch::Receiver<Arc<PreparedClaims>>,
     mut inventory: watch::Receiver<NodeInventory>,
     mut on_refusal: impl FnMut(&PodView, &Refusal),
+    mut on_suspension: impl FnMut(&PodView, bool),
 ) {
     loop {
         let known = pods.borrow_and_update().clone();
         let gpus = inventory.borrow_and_update().clone();
         let claims = Arc::clone(&prepared.borrow_and_update());
         if let Some(known) = known {
+            let is_first = assignments.borrow().is_none();
             let before = assignments.borrow().clone().unwrap_or_default();
             let now = assign(&known, &claims, &gpus, &before);
             // The same reason with other numbers is not reported again.
@@ -235,6 +258,14 @@ pub async fn publish_assignments(
                     warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
                     on_refusal(pod, why);
                 }
+            }
+            // What is suspended already when the agent starts, an earlier agent has reported.
+            let changes = if is_first { Vec::new() } else { suspensions::changes(&before.sets, &now.sets) };
+            for (pod, suspended) in
+                changes.iter().filter_map(|(uid, suspended)| Some((known.get(*uid)?, *suspended)))
+            {
+                info!(pod = pod.full_name(), suspended, "the pod was suspended or resumed");
+                on_suspension(pod, suspended);
             }
             assignments.send_if_modified(|last| replace_if_new(last, Some(Arc::new(now))));
         }

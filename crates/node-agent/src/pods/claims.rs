@@ -29,7 +29,7 @@ fn clients_of(claims: &[&PreparedClaim]) -> Result<BTreeMap<String, Client>, Ref
             let request = GpuRequest::from_annotations(&share.annotations).map_err(Refusal::Annotations)?;
             let request = request.ok_or(Refusal::NoRequest)?;
             let memory_bytes = request.demand.memory_bytes.unwrap_or(0);
-            let new = client(&claim.pod_uid, &claim.namespace, &claim.pod, &request, memory_bytes);
+            let new = client(&claim.pod_uid, &claim.namespace, &claim.pod, &request, memory_bytes, false);
             match found.get_mut(&share.gpu) {
                 Some(sum) => add(&share.gpu, sum, &new)?,
                 None => _ = found.insert(share.gpu.clone(), new),

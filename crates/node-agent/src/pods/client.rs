@@ -3,13 +3,14 @@
 use sluice_placement::annotations::{GpuRequest, Priority};
 use sluice_proto::control::{Class, Client};
 
-/// The client that a request makes of a pod, with this memory.
+/// The client that a request makes of a pod, with this memory. `overcommit`: the memory may leave the GPU.
 pub(super) fn client(
     pod_uid: &str,
     namespace: &str,
     pod: &str,
     request: &GpuRequest,
     memory_bytes: u64,
+    overcommit: bool,
 ) -> Client {
     Client {
         pod_uid: pod_uid.to_owned(),
@@ -21,6 +22,8 @@ pub(super) fn client(
         memory_bytes,
         slo_ns: request.slo_ns.unwrap_or(0),
         gang: request.gang.clone().unwrap_or_default(),
+        overcommit,
+        suspended: request.suspended,
     }
 }
 

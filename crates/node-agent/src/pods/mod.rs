@@ -5,6 +5,7 @@ mod claims;
 mod client;
 pub mod informer;
 mod refusal;
+mod suspensions;
 pub mod view;
 
 use std::collections::BTreeMap;

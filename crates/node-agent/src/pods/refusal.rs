@@ -54,6 +54,16 @@ pub enum Refusal {
         /// Bytes that this pod requests.
         asked: u64,
     },
+    /// Its memory may leave the GPU, and the host has no place for it.
+    #[error("{gpu} has {free} bytes of the host's memory free for pods with {key}, {asked} asked", key = keys::MEMORY_OVERCOMMIT)]
+    NoHostMemoryLeft {
+        /// The UUID.
+        gpu: String,
+        /// Bytes of the host that no pod was promised.
+        free: u64,
+        /// Bytes of the host that this pod needs.
+        asked: u64,
+    },
     /// It has an assignment of the scheduler beside prepared claims.
     #[error("it has {assigned} beside a ResourceClaim of {driver}, expected one of them", assigned = keys::ASSIGNED_GPU, driver = DRIVER)]
     AssignedAndClaimed,

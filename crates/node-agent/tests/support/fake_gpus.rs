@@ -34,6 +34,7 @@ pub fn gpu(index: u32) -> Gpu {
         model: "Fake GPU".into(),
         memory_bytes: 80 << 30,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: None,
         pci: format!("0000:{:02x}:00.0", index + 1),
         nvlink: Vec::new(),

@@ -13,6 +13,10 @@ pub const QUOTA: &str = "sluice.dev/quota";
 pub const LIMIT: &str = "sluice.dev/limit";
 /// Memory on each GPU.
 pub const MEMORY: &str = "sluice.dev/memory";
+/// `true`: the pod's memory may leave the GPU for that of others.
+pub const MEMORY_OVERCOMMIT: &str = "sluice.dev/memory-overcommit";
+/// `true`: the pod gets no GPU time, and its memory leaves the GPU if it may. The only key that may change after the pod's creation.
+pub const SUSPEND: &str = "sluice.dev/suspend";
 /// Latency goal of a latency-critical pod.
 pub const SLO: &str = "sluice.dev/slo";
 /// Models to choose from.
@@ -25,8 +29,23 @@ pub const CONTAINER: &str = "sluice.dev/container";
 pub const GANG: &str = "sluice.dev/gang";
 
 /// Every key a user may put on a pod.
-pub const USER: [&str; 10] =
-    [PRIORITY, GPUS, QUOTA, LIMIT, MEMORY, SLO, GPU_MODEL, GPU_UUID, CONTAINER, GANG];
+pub const USER: [&str; 12] = [
+    PRIORITY,
+    GPUS,
+    QUOTA,
+    LIMIT,
+    MEMORY,
+    MEMORY_OVERCOMMIT,
+    SLO,
+    GPU_MODEL,
+    GPU_UUID,
+    CONTAINER,
+    GANG,
+    SUSPEND,
+];
+
+/// The keys of [`USER`] that may change after the pod's creation. Placement does not depend on them.
+pub const CHANGEABLE: [&str; 1] = [SUSPEND];
 
 /// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. No other component may write it.
 pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";

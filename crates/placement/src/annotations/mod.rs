@@ -24,7 +24,7 @@ pub use mistake::{Mistake, Mistakes};
 pub use pod_demand::{Assignment, NoDemand, SpecDemand};
 pub use priority::Priority;
 pub use quantity::{parse_quantity, parse_thousandths};
-pub use read::assigned;
+pub use read::{assigned, changeable_mistake};
 use sluice_units::Share;
 pub use sluice_units::parse_duration;
 
@@ -44,6 +44,8 @@ pub struct GpuRequest {
     pub slo_ns: Option<u64>,
     /// Containers that get the GPU, including init containers. Empty: none is named; the webhook chooses, and records its choice.
     pub containers: Vec<String>,
+    /// It gets no GPU time, and its memory leaves the GPU if it may.
+    pub suspended: bool,
     /// Name of the gang: pods of the namespace with the same name run at the same time on the GPUs of a node.
     pub gang: Option<String>,
 }

@@ -20,6 +20,7 @@ const PRIORITY_ALLOWED: &str =
     "latency-critical, high, normal, best-effort, or 0 to 3 (0 is latency-critical)";
 const GPUS_ALLOWED: &str = "a number of GPUs, 1 to 64";
 const MEMORY_ALLOWED: &str = "a Kubernetes quantity of bytes, at least 1Mi and below 16Ei, e.g. 8Gi or 500M";
+const FLAG_ALLOWED: &str = "true or false";
 const SLO_ALLOWED: &str = "a duration above 0, e.g. 5ms or 1.5s";
 const MODEL_ALLOWED: &str =
     "GPU models as `sluice.dev/gpu.model` on nodes shows them, comma-separated, none twice";
@@ -52,6 +53,15 @@ impl GpuRequest {
         });
         Mistakes::check(mistakes).map(|()| request)
     }
+}
+
+/// The mistake in the value of a key of [`keys::CHANGEABLE`], if there is one.
+pub fn changeable_mistake(key: &str, value: &str) -> Option<Mistake> {
+    parse_flag(value).is_none().then(|| Mistake::new(key, value, FLAG_ALLOWED))
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    text.parse().ok()
 }
 
 /// UUIDs of the pod's assigned GPUs; `None` before the assignment.
@@ -101,6 +111,8 @@ impl Reader<'_> {
         let memory_bytes = self.value(keys::MEMORY, MEMORY_ALLOWED, |text| {
             parse_quantity(text).filter(|bytes| *bytes >= MIN_MEMORY)
         });
+        let overcommits = self.value(keys::MEMORY_OVERCOMMIT, FLAG_ALLOWED, parse_flag);
+        let suspended = self.value(keys::SUSPEND, FLAG_ALLOWED, parse_flag);
         let slo_ns = self.value(keys::SLO, SLO_ALLOWED, |text| parse_duration(text).filter(|ns| *ns > 0));
         let models = self.value(keys::GPU_MODEL, MODEL_ALLOWED, |text| parse_list(text, is_model));
         let uuids = self.value(keys::GPU_UUID, UUID_ALLOWED, |text| parse_list(text, is_uuid));
@@ -118,11 +130,13 @@ impl Reader<'_> {
                 models: models.unwrap_or_default(),
                 uuids: uuids.unwrap_or_default(),
                 latency_critical: priority.is_latency_critical(),
+                overcommits: overcommits.unwrap_or(false),
                 ..Demand::new(quota, memory_bytes)
             },
             limit: limit.unwrap_or(Share::ONE),
             slo_ns,
             containers: containers.unwrap_or_default(),
+            suspended: suspended.unwrap_or(false),
             gang,
         };
         self.check_combinations(&request, quota);
@@ -172,10 +186,28 @@ impl Reader<'_> {
         if request.priority != Priority::LatencyCritical && self.good(keys::PRIORITY) {
             wrong.push((keys::SLO, format!("only with {}: latency-critical", keys::PRIORITY)));
         }
+        if request.demand.overcommits {
+            wrong.extend(self.against_overcommit(request).map(|why| (keys::MEMORY_OVERCOMMIT, why)));
+        }
         for (key, allowed) in wrong {
             if let Some(text) = self.annotations.get(key).filter(|_| self.good(key)) {
                 self.mistakes.push(Mistake::new(key, text, allowed));
             }
+        }
+    }
+
+    /// Why the memory of the pod cannot leave the GPU, if it cannot.
+    fn against_overcommit(&self, request: &GpuRequest) -> Option<String> {
+        if request.priority == Priority::LatencyCritical {
+            Some(format!("not with {}: latency-critical, whose memory never leaves the GPU", keys::PRIORITY))
+        } else if request.demand.gpus > 1 {
+            Some("only with one GPU: memory that leaves it cannot be mapped on others".to_owned())
+        } else if request.gang.is_some() {
+            Some(format!("not beside {}: the GPUs of a gang map memory of each other", keys::GANG))
+        } else if request.demand.is_whole() {
+            Some(format!("only beside {}: a whole GPU has no other pods", keys::MEMORY))
+        } else {
+            None
         }
     }
 

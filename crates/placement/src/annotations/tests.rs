@@ -1,5 +1,6 @@
 //! Annotations: their meaning, and each mistake with its message.
 
+mod flags;
 mod quantities;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ fn every_key_is_read() {
         ("gpu-uuid", "GPU-a,MIG-b"),
         ("container", "main,init"),
         ("gang", "ring"),
+        ("suspend", "true"),
+        ("memory-overcommit", "false"),
     ]);
     let expected = GpuRequest {
         priority: Priority::LatencyCritical,
@@ -99,12 +102,14 @@ fn every_key_is_read() {
             models: vec!["NVIDIA H100".to_owned(), "NVIDIA-A100".to_owned()],
             uuids: vec!["GPU-a".to_owned(), "MIG-b".to_owned()],
             latency_critical: true,
+            overcommits: false,
             gang: None,
             pod_priority: 0,
         },
         limit: share(800),
         slo_ns: Some(1_500_000),
         containers: vec!["main".to_owned(), "init".to_owned()],
+        suspended: true,
         gang: Some("ring".to_owned()),
     };
     assert_eq!(request, expected);
@@ -201,8 +206,9 @@ fn each_mistake_names_key_value_and_allowed_values() {
         (
             &[("flavour-of-the-month", "x")],
             "sluice.dev/flavour-of-the-month: \"x\" is not allowed: no such key; there are sluice.dev/priority, \
-             sluice.dev/gpus, sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, sluice.dev/slo, \
-             sluice.dev/gpu-model, sluice.dev/gpu-uuid, sluice.dev/container, sluice.dev/gang",
+             sluice.dev/gpus, sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, \
+             sluice.dev/memory-overcommit, sluice.dev/slo, sluice.dev/gpu-model, sluice.dev/gpu-uuid, \
+             sluice.dev/container, sluice.dev/gang, sluice.dev/suspend",
         ),
     ] {
         assert_eq!(refused(pairs), expected);
@@ -275,8 +281,8 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
     let whole = (1..=64u32).prop_map(|gpus| (gpus, Share::ONE, Share::ONE, None));
     let amount = prop_oneof![shared, whole];
     let gang = prop::option::of("[a-z]([-a-z0-9]{0,8}[a-z0-9])?");
-    (amount, 0..4usize, prop::option::of(1u64..), any::<bool>(), gang).prop_map(
-        |((gpus, share, limit, memory_bytes), priority, slo, named, gang)| {
+    (amount, 0..4usize, prop::option::of(1u64..), any::<(bool, bool)>(), gang).prop_map(
+        |((gpus, share, limit, memory_bytes), priority, slo, (named, overcommits), gang)| {
             let priority = Priority::ALL[priority];
             GpuRequest {
                 priority,
@@ -288,12 +294,18 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
                     models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },
                     uuids: Vec::new(),
                     latency_critical: priority == Priority::LatencyCritical,
+                    overcommits: overcommits
+                        && gpus == 1
+                        && gang.is_none()
+                        && memory_bytes.is_some()
+                        && priority != Priority::LatencyCritical,
                     gang: None,
                     pod_priority: 0,
                 },
                 limit,
                 slo_ns: slo.filter(|_| priority == Priority::LatencyCritical),
                 containers: if named { vec!["a".to_owned(), "b".to_owned()] } else { Vec::new() },
+                suspended: named,
                 gang,
             }
         },

@@ -34,6 +34,13 @@ impl GpuRequest {
         if let Some(bytes) = self.demand.memory_bytes {
             map.insert(keys::MEMORY, bytes.to_string());
         }
+        for (key, is_set) in
+            [(keys::MEMORY_OVERCOMMIT, self.demand.overcommits), (keys::SUSPEND, self.suspended)]
+        {
+            if is_set {
+                map.insert(key, "true".to_owned());
+            }
+        }
         if let Some(ns) = self.slo_ns {
             map.insert(keys::SLO, format!("{ns}ns"));
         }

@@ -8,6 +8,7 @@ fn gpu(index: u32) -> Gpu {
         model: "NVIDIA H200".into(),
         memory_bytes: 150_754_820_096,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: Some(0),
         pci: "0000:18:00.0".into(),
         nvlink: Vec::new(),
@@ -45,6 +46,7 @@ fn fields_of_a_newer_agent_are_ignored_and_absent_ones_have_their_defaults() {
             {"uuid":"GPU-a","index":0,"model":"X","memory_bytes":1,"pci":"0000:01:00.0","healthy":true,"colour":"green"}]}"#;
     let gpus = NodeInventory::from_annotation(text).unwrap().gpus;
     assert_eq!((gpus[0].numa, gpus[0].nvlink.len(), gpus[0].unhealthy_reason.as_deref()), (None, 0, None));
+    assert_eq!(gpus[0].host_memory_bytes, 0);
 }
 
 #[test]
@@ -94,9 +96,9 @@ proptest! {
 
     #[test]
     fn every_inventory_reads_back(
-        memory_bytes: u64, index: u32, numa: Option<u32>, model in ".{0,40}", reason: Option<String>,
+        memory_bytes: u64, host_memory_bytes: u64, index: u32, numa: Option<u32>, model in ".{0,40}", reason: Option<String>,
     ) {
-        let one = Gpu { memory_bytes, index, numa, model, unhealthy_reason: reason, ..gpu(0) };
+        let one = Gpu { memory_bytes, host_memory_bytes, index, numa, model, unhealthy_reason: reason, ..gpu(0) };
         let inventory = NodeInventory::new(index, vec![one]);
         let text = inventory.to_annotation().unwrap();
         prop_assert_eq!(NodeInventory::from_annotation(&text).unwrap(), inventory);

@@ -30,6 +30,7 @@ pub(super) fn gpu(node: &str, index: u32) -> Gpu {
         model: "NVIDIA H100 80GB HBM3".into(),
         memory_bytes: 80 * GIB,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: None,
         pci: format!("0000:{index:02x}:00.0"),
         nvlink: Vec::new(),

@@ -5,6 +5,7 @@ use crate::clients::{Client, Clients};
 use crate::definition::ClientKey;
 use crate::io::Io;
 use crate::processes::Processes;
+use prometheus::IntGauge;
 use sluice_core::ClientId;
 use sluice_core::ledger::Class;
 use sluice_core::processes::{ObstacleKind, ViolationKind};
@@ -79,6 +80,10 @@ fn usage_of(
         memory_peak_bytes: account.peak,
         memory_overhead_bytes: account.overhead,
         memory_denied: client.metrics.memory.denied.get(),
+        memory_resident_bytes: bytes(&client.metrics.memory.resident),
+        memory_swapped_bytes: bytes(&client.metrics.memory.swapped),
+        memory_moved_bytes: client.metrics.memory.moved.get(),
+        memory_waited_seconds: client.metrics.memory.waited_seconds.get(),
         grants: client.metrics.grants.granted.get(),
         energy_joules: client.metrics.energy_joules.get(),
         wait_ns: client.wait_ns,
@@ -100,6 +105,10 @@ fn usage_of(
         adopted_processes: u32::try_from(processes.scheduled_unhooked(id)).unwrap_or(u32::MAX),
         unsteered_processes: unscheduled.map(|(why, count)| ((*why).to_owned(), count)).collect(),
     }
+}
+
+fn bytes(gauge: &IntGauge) -> u64 {
+    gauge.get().try_into().unwrap_or(0)
 }
 
 fn sort_key(usage: &ClientUsage) -> Option<(&str, &str, &str)> {
@@ -129,6 +138,8 @@ fn as_in_force(client: &Client) -> control::Client {
         memory_bytes: definition.memory,
         slo_ns: definition.slo_ns,
         gang: definition.gang.clone().unwrap_or_default(),
+        overcommit: definition.overcommit,
+        suspended: definition.suspended,
         ..identity
     }
 }

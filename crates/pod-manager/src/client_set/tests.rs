@@ -11,6 +11,8 @@ fn client(uid: &str, pod: &str) -> Client {
         memory_bytes: 1 << 30,
         slo_ns: 5,
         gang: String::new(),
+        overcommit: false,
+        suspended: false,
     }
 }
 
@@ -36,6 +38,29 @@ fn each_class_of_the_control_api_is_the_ledgers_class_of_the_same_name() {
         let set = read(vec![Client { class: word.into(), ..client("u-1", "a") }]).unwrap();
         assert_eq!(set.clients[0].spec.class, class);
     }
+}
+
+#[test]
+fn memory_of_all_but_latency_critical_clients_may_leave() {
+    let overcommits = |class: ClassWord| {
+        let set = read(vec![Client { class: class.into(), overcommit: true, ..client("u-1", "a") }])?;
+        Ok::<_, String>(set.clients[0].overcommit)
+    };
+    assert_eq!(overcommits(ClassWord::High), Ok(true));
+    assert!(!read(vec![client("u-1", "a")]).unwrap().clients[0].overcommit);
+    let refused = overcommits(ClassWord::LatencyCritical).unwrap_err();
+    let expected = "clients[0] (\"ml\"/\"a\").overcommit is true for a latency-critical client";
+    assert!(refused.contains(expected), "{refused}");
+}
+
+#[test]
+fn client_of_any_class_is_suspended_by_its_flag() {
+    let suspended = |suspended| {
+        let class = ClassWord::LatencyCritical.into();
+        read(vec![Client { class, suspended, ..client("u-1", "a") }]).unwrap().clients[0].suspended
+    };
+    assert!(suspended(true));
+    assert!(!suspended(false));
 }
 
 #[test]

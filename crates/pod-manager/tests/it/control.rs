@@ -37,13 +37,15 @@ fn fifty_pods_at_once_get_exactly_their_limits() {
     let pods: Vec<Client> = (1..=50)
         .map(|n| {
             let at = u32::try_from(n).unwrap();
+            let class = CLASSES[n % CLASSES.len()];
             Client {
+                overcommit: class != Class::LatencyCritical,
                 quota_ppm: 100 * at,
                 limit_ppm: 1_000_000 - at,
                 memory_bytes: GIB + u64::from(at),
                 slo_ns: u64::from(at) * MS,
                 gang: format!("gang-{n}"),
-                class: CLASSES[n % CLASSES.len()].into(),
+                class: class.into(),
                 ..pod(&uid(n))
             }
         })

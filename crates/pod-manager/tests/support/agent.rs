@@ -24,6 +24,8 @@ pub fn pod(uid: &str) -> Client {
         memory_bytes: super::GIB,
         slo_ns: 0,
         gang: String::new(),
+        overcommit: false,
+        suspended: false,
     }
 }
 

@@ -42,6 +42,15 @@ pub(crate) fn claim_spec(
     annotations: &BTreeMap<String, String>,
 ) -> Result<ResourceClaimSpec, Mistake> {
     let demand = &request.demand;
+    if demand.overcommits {
+        let why =
+            "not in a namespace whose pods get claims: the cluster adds up the memory of the claims of a GPU";
+        return Err(Mistake::new(keys::MEMORY_OVERCOMMIT, "true", why));
+    }
+    if request.suspended {
+        let why = "not in a namespace whose pods get claims: a claim cannot change, so the pod could not be resumed";
+        return Err(Mistake::new(keys::SUSPEND, "true", why));
+    }
     let mut exactly = json!({"deviceClassName": device_class(demand)?, "count": demand.gpus});
     let selectors = selectors(request);
     if !selectors.is_empty() {

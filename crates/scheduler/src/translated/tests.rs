@@ -33,6 +33,21 @@ fn share_is_capacity_and_the_rest_configuration() {
 }
 
 #[test]
+fn memory_that_may_leave_and_suspended_pods_are_no_claims() {
+    for (key, why) in [
+        ("memory-overcommit", "the cluster adds up the memory of the claims of a GPU"),
+        ("suspend", "a claim cannot change, so the pod could not be resumed"),
+    ] {
+        let annotations = annotations(&[("memory", "8Gi"), (key, "true")]);
+        let request = GpuRequest::admit(&annotations).unwrap().unwrap();
+        let refused = claim_spec(&request, &annotations).unwrap_err().to_string();
+        let start =
+            format!("sluice.dev/{key}: \"true\" is not allowed: not in a namespace whose pods get claims: ");
+        assert_eq!(refused, format!("{start}{why}"));
+    }
+}
+
+#[test]
 fn several_gpus_are_different_ones_and_whole_ones_state_no_capacity() {
     let shares = devices(&[("gpus", "2"), ("quota", "0.5"), ("memory", "1Gi")]);
     let whole = devices(&[("quota", "2")]);

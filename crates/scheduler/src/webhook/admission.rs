@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
-use sluice_placement::annotations::{Mistake, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, changeable_mistake, keys, kubeshare};
 
 use super::claims;
 use super::ephemeral_containers;
@@ -100,15 +100,14 @@ fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {
     ))
 }
 
-/// Annotations of Sluice cannot change after creation: node and GPU were chosen by them.
+/// Annotations of Sluice cannot change after creation: node and GPU were chosen by them. Those that the choice does not depend on can.
 fn updated(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     let none = BTreeMap::new();
-    let mut mistakes = changes(
-        new.metadata.annotations.as_ref().unwrap_or(&none),
-        old.metadata.annotations.as_ref().unwrap_or(&none),
-        keys::PREFIX,
-    );
+    let annotations = new.metadata.annotations.as_ref().unwrap_or(&none);
+    let before = old.metadata.annotations.as_ref().unwrap_or(&none);
+    let mut mistakes = changes(annotations, before, keys::PREFIX);
+    mistakes.extend(wrong_changes(annotations, before));
     mistakes.extend(changes(
         new.metadata.labels.as_ref().unwrap_or(&none),
         old.metadata.labels.as_ref().unwrap_or(&none),
@@ -118,8 +117,8 @@ fn updated(request: &Request) -> Result<Decision, String> {
 }
 
 fn changes(new: &BTreeMap<String, String>, old: &BTreeMap<String, String>, prefix: &str) -> Vec<Mistake> {
-    let keys: BTreeSet<&String> =
-        new.keys().chain(old.keys()).filter(|key| key.starts_with(prefix)).collect();
+    let is_fixed = |key: &&String| key.starts_with(prefix) && !keys::CHANGEABLE.contains(&key.as_str());
+    let keys: BTreeSet<&String> = new.keys().chain(old.keys()).filter(is_fixed).collect();
     let changed = keys.into_iter().filter(|key| new.get(*key) != old.get(*key));
     let mistake = |key: &String| {
         let allowed = match old.get(key) {
@@ -132,4 +131,17 @@ fn changes(new: &BTreeMap<String, String>, old: &BTreeMap<String, String>, prefi
         }
     };
     changed.map(mistake).collect()
+}
+
+/// Wrong new values of the keys that may change. They mean something only on a pod that requests a GPU.
+fn wrong_changes(new: &BTreeMap<String, String>, old: &BTreeMap<String, String>) -> Vec<Mistake> {
+    let requests = |key: &str| keys::USER.contains(&key) && !keys::CHANGEABLE.contains(&key);
+    let has_request = old.keys().any(|key| requests(key));
+    let changed = keys::CHANGEABLE.iter().filter_map(|key| Some((*key, new.get(*key)?)));
+    let changed = changed.filter(|(key, value)| old.get(*key) != Some(value));
+    let mistake = |(key, value): (&str, &String)| {
+        let elsewhere = || Mistake::new(key, value, "only on a pod whose annotations request a GPU");
+        changeable_mistake(key, value).or_else(|| (!has_request).then(elsewhere))
+    };
+    changed.filter_map(mistake).collect()
 }

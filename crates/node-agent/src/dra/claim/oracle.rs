@@ -39,6 +39,7 @@ fn inventory() -> NodeInventory {
     let gpu = |index| sluice_placement::inventory::Gpu {
         memory_bytes: GPU_MIB * MIB,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         ..fake::gpu(index)
     };
     NodeInventory::new(100, (0..GPUS).map(gpu).collect())

@@ -29,12 +29,14 @@ fn flags_reach_the_watcher_and_the_driver() {
         "--ignore-xids=63,92",
         "--critical-xids=31",
         "--context-reserve=1Gi",
+        "--host-memory=64Gi",
     ];
     let flags = parse(&[&flags[..], &["--nvml=/opt/libnvidia-ml.so.1"]].concat()).unwrap();
     let settings = flags.settings(4);
     let numbers = (settings.slots_per_gpu, settings.scan_every.as_millis(), settings.good_scans.get());
     assert_eq!(numbers, (4, 250, 2));
     assert_eq!(settings.context_reserve, ContextReserve::PerSlot(1 << 30));
+    assert_eq!(settings.host_memory, HostMemory(64 << 30));
     assert_eq!([63, 31].map(|code| settings.policy.class(code)), [Class::Application, Class::Critical]);
     assert_eq!(flags.paths().library, Some("/opt/libnvidia-ml.so.1".into()));
 }
@@ -47,6 +49,7 @@ fn invalid_values_are_refused_with_the_flag() {
         "--ignore-xids=13;31",
         "--critical-xids=x",
         "--context-reserve=much",
+        "--host-memory=half",
     ] {
         let message = parse(&[wrong]).unwrap_err().to_string();
         let flag = wrong.split('=').next().unwrap();

@@ -72,6 +72,8 @@ fn annotations_become_exact_limits() {
         memory_bytes: 10 * GIB / 8,
         slo_ns: 5_000_000,
         gang: "ring".into(),
+        overcommit: false,
+        suspended: false,
     };
     assert_eq!(result.sets["GPU-a"], [wanted]);
     assert!(result.sets["GPU-b"].is_empty() && result.refused.is_empty());
@@ -242,6 +244,9 @@ fn any_pod() -> impl Strategy<Value = PodView> {
             annotations.extend(count.map(|count| ("sluice.dev/gpus".to_owned(), count.to_string())));
             annotations.extend(quota.map(|quota| ("sluice.dev/quota".to_owned(), quota)));
             annotations.extend(memory.map(|gib| ("sluice.dev/memory".to_owned(), format!("{gib}Gi"))));
+            if at % 2 == 0 {
+                annotations.insert("sluice.dev/memory-overcommit".to_owned(), "true".to_owned());
+            }
             if !gpus.is_empty() {
                 annotations.insert("sluice.dev/assigned-gpu".to_owned(), gpus.join(","));
             }
@@ -254,14 +259,15 @@ proptest! {
     fn no_gpu_is_promised_twice_and_every_pod_is_assigned_or_refused(
         steps in prop::collection::vec(prop::collection::vec(any_pod(), 0..25), 1..4),
     ) {
-        let inventory = node(&["GPU-a", "GPU-b", "GPU-c"]);
+        let inventory = with_host_memory(node(&["GPU-a", "GPU-b", "GPU-c"]));
         let mut before = Assignments::default();
         for pods in steps {
             let pods = all(pods);
             let now = assign(&pods, &PreparedClaims::new(), &inventory, &before);
             for clients in now.sets.values() {
                 prop_assert!(clients.iter().map(|client| client.quota_ppm).sum::<u32>() <= 1_000_000);
-                prop_assert!(clients.iter().map(|client| client.memory_bytes).sum::<u64>() <= 10 * GIB);
+                let promised = clients.iter().fold(MemoryUse::default(), |sum, client| sum.and(client.memory_bytes, client.overcommit));
+                prop_assert!(promised.on_gpu() <= 10 * GIB && promised.on_host() <= HOST_MEMORY);
                 let mut uids: Vec<_> = clients.iter().map(|client| &client.pod_uid).collect();
                 uids.dedup();
                 prop_assert_eq!(uids.len(), clients.len());
@@ -306,6 +312,51 @@ fn pod_bound_before_a_reserve_keeps_its_place_and_a_part_is_of_the_usable_memory
     let alone = pod("alone", 0, &[("quota", "1"), ("assigned-gpu", "GPU-a")]);
     let result = assign(&all([alone]), &PreparedClaims::new(), &inventory, &Assignments::default());
     assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
+}
+
+/// For one pod and a half with all memory of a GPU of [`node`].
+const HOST_MEMORY: u64 = 15 * GIB;
+
+fn with_host_memory(mut inventory: NodeInventory) -> NodeInventory {
+    for gpu in &mut inventory.gpus {
+        gpu.host_memory_bytes = HOST_MEMORY;
+    }
+    inventory
+}
+
+#[test]
+fn memory_leaves_the_gpu_if_the_host_has_a_place_and_stays_else() {
+    let overcommits = |uid, at, memory| {
+        pod(uid, at, &[("memory", memory), ("memory-overcommit", "true"), ("assigned-gpu", "GPU-a")])
+    };
+    let fixed = pod("fixed", 2, &[("memory", "4Gi"), ("assigned-gpu", "GPU-a")]);
+    let pods = [overcommits("1", 0, "7Gi"), overcommits("2", 1, "7Gi"), fixed, overcommits("3", 3, "3Gi")];
+    let on = |inventory| {
+        let result = assign(&all(pods.clone()), &PreparedClaims::new(), &inventory, &Assignments::default());
+        let clients = result.sets["GPU-a"].iter();
+        let clients: Vec<_> = clients.map(|client| (client.pod_uid.clone(), client.overcommit)).collect();
+        (clients, result.refused)
+    };
+    let names = |clients: Vec<(String, bool)>| {
+        clients
+            .into_iter()
+            .map(|(uid, overcommit)| format!("{uid} {overcommit}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let (clients, refused) = on(with_host_memory(node(&["GPU-a"])));
+    assert_eq!(names(clients), "1 true, 2 true");
+    // 10 - 7 - 0.5 GiB: the others need it at the same time.
+    assert_eq!(
+        refused["fixed"],
+        Refusal::NoMemoryLeft { gpu: "GPU-a".into(), free: 5 * GIB / 2, asked: 4 * GIB }
+    );
+    let none_left = Refusal::NoHostMemoryLeft { gpu: "GPU-a".into(), free: GIB, asked: 3 * GIB };
+    assert_eq!(refused["3"], none_left);
+    // The operator has switched it off: what was bound first keeps its place.
+    let (clients, refused) = on(node(&["GPU-a"]));
+    assert_eq!(names(clients), "1 false, 3 false");
+    assert_eq!(refused["2"], Refusal::NoHostMemoryLeft { gpu: "GPU-a".into(), free: 0, asked: 7 * GIB });
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod lost_gpus;
 mod manager;
 mod memory;
 mod node;
+mod overcommitment;
 mod pages;
 mod restarts;
 mod several_containers;

@@ -49,6 +49,11 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_client_energy_joules_total", 40.5),
         ("sluice_client_memory_overhead_bytes", 38.0),
         ("sluice_client_memory_denied_total", 14.0),
+        ("sluice_client_memory_resident_bytes", 46.0),
+        ("sluice_client_suspended", 0.0),
+        ("sluice_client_memory_swapped_bytes", 47.0),
+        ("sluice_client_memory_moved_bytes_total", 48.0),
+        ("sluice_client_memory_waited_seconds_total", 49.5),
         ("sluice_client_grants_total", 15.0),
         ("sluice_client_wait_seconds_total", 0.5),
         ("sluice_client_delayed_seconds_total", 0.75),
@@ -168,7 +173,8 @@ async fn state_page_shows_wanted_clients_and_those_in_force() {
     // A quarter of the usable memory: 80 GiB without 0.5 GiB for each of ten device slots.
     let wanted = json!({
         "pod_uid": "uid-train", "namespace": "ml", "pod": "train", "class": "latency-critical", "quota_ppm": 250_000,
-        "limit_ppm": 1_000_000, "memory_bytes": (75_u64 << 30) / 4, "slo_ns": 5_000_000,
+        "limit_ppm": 1_000_000, "memory_bytes": (75_u64 << 30) / 4, "overcommit": false, "suspended": false,
+        "slo_ns": 5_000_000,
     });
     assert_eq!(gpu["wanted"], json!([wanted]));
     for (key, limit) in wanted.as_object().unwrap() {

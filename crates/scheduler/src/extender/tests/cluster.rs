@@ -48,6 +48,7 @@ pub(super) fn inventory(node: &str, gpus: u32) -> NodeInventory {
         model: "NVIDIA H100".into(),
         memory_bytes: 80 * GIB,
         memory_total_bytes: None,
+        host_memory_bytes: 0,
         numa: None,
         pci: String::new(),
         nvlink: Vec::new(),

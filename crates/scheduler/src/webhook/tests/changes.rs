@@ -53,6 +53,35 @@ fn keys_of_sluice_are_immutable_after_creation() {
 }
 
 #[test]
+fn pod_with_a_gpu_is_suspended_and_resumed_after_its_creation() {
+    let running = patched(&pod(&[("quota", "0.3")], &single()));
+    let with = |pod: &Value, value: &str| {
+        let mut pod = pod.clone();
+        pod["metadata"]["annotations"]["sluice.dev/suspend"] = json!(value);
+        pod
+    };
+    let suspended = with(&running, "true");
+    for (new, old) in [
+        (&suspended, &running),
+        (&with(&running, "false"), &suspended),
+        (&running, &suspended),
+        (&with(&suspended, "true"), &suspended),
+    ] {
+        assert_eq!(update(new, old), FINE);
+    }
+    let expected = "sluice.dev/suspend: \"yes\" is not allowed: true or false";
+    assert_eq!(update(&with(&running, "yes"), &running), Decision::Refused(expected.to_owned()));
+    let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {}}, "spec": single()});
+    let expected =
+        "sluice.dev/suspend: \"true\" is not allowed: only on a pod whose annotations request a GPU";
+    assert_eq!(update(&with(&other, "true"), &other), Decision::Refused(expected.to_owned()));
+    // Whether memory may leave decided the placement.
+    let mut overcommits = running.clone();
+    overcommits["metadata"]["annotations"]["sluice.dev/memory-overcommit"] = json!("true");
+    assert!(matches!(update(&overcommits, &running), Decision::Refused(_)));
+}
+
+#[test]
 fn mutating_webhook_ignores_updates() {
     let old = pod(&[("quota", "0.3")], &single());
     assert_eq!(admission::mutate(&request("UPDATE", &old, &old), &Settings::default()), Decision::NotOurs);
