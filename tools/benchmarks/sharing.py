@@ -87,7 +87,33 @@ def exactness(results):
     what = "the same bits: a training preempted by quanta; kernels that are not idempotent, preempted by API"
     what += "; the preemption contract, H200; H100"
     rows.append([what, "; ".join(f"{sum(each)} of {len(each)} checks" for each in checks), "all"])
-    return table(["what", "measured", "goal"], rows)
+    return table(["what", "measured", "goal"], rows + moved(results))
+
+
+def moved(results):
+    """Rows of memory that leaves the GPU and comes back."""
+    first, last, older = (results.load(name) for name in ("residency", "residency-turns", "residency-f005c98e"))
+    speeds, later = first["moves"]["of_pinned_copy"], first["moves"]["later_s"]
+    stopped, over = first["suspend"]["rows"], older["overhead"]["over"]
+    together = [result["turns"]["of_sequence"] for result in (last, first, older)]
+    tail = last["turns"]["p99_us"]["beside"] / last["turns"]["p99_us"]["alone"]
+    seconds = [later, stopped["left_s"]["max"], stopped["returned_s"]["max"]]
+    return [
+        [
+            "20 GiB leave, return, in speeds of pinned copies; s later that an LC program is ready; until all has left, returned at suspension",
+            "; ".join(f"{value:.2f}" for value in (speeds["out"], speeds["in"], *seconds)),
+            f"{verdict(min(speeds.values()), 0.95, least=True)}; {verdict(later, 1.5)}; {verdict(max(seconds[1:]), 1.0)}",
+        ],
+        [
+            "two trainings in 1.4 times one's memory against one after the other, builds " + ", ".join(each["commit"][:8] for each in (last, first, older)) + "; LC p99 beside them",
+            "; ".join(f"{value:.3f}" for value in (*together, tail)) + "; the same bits",
+            f"{verdict(together[0], 0.85, least=True)}; {verdict(tail, 1.1)}",
+        ],
+        [
+            "memory that can leave and stays: rate lost by a training, a decode", f"{100 * over['train']['on']:.1f} %; {100 * over['tokens']['on']:.1f} %",
+            f"{verdict(100 * over['train']['on'], 1)}; {verdict(100 * over['tokens']['on'], 1)}",
+        ],
+    ]
 
 
 def cost(results):

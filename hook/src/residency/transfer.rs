@@ -93,9 +93,8 @@ pub(super) fn back(managed: &ManagedDevice, chunks: &mut ChunkTable, device: c_i
         }
     }
     // Also after a failure: no copy may run when the memory is unmapped. All contexts are waited for.
-    let contexts = chunks.contexts();
-    let complete = contexts.into_iter().fold(true, |complete, context| synchronize(context) && complete);
-    match failure.or((!complete).then_some(Back::Failed)) {
+    let failed = chunks.contexts().into_iter().filter(|context| !synchronize(*context)).count();
+    match failure.or((failed > 0).then_some(Back::Failed)) {
         None => Back::Complete,
         Some(failure) => {
             chunks.ranges_mut().for_each(physical::empty);

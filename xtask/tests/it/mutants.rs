@@ -20,8 +20,8 @@ fn each_mutant_applies_and_names_a_test_of_the_preload_tests() {
         let text = std::fs::read_to_string(&patch).expect("a patch");
         let test = text.lines().next().and_then(|line| line.rsplit_once(": ")).map(|(_, test)| test);
         let (module, function) =
-            test.and_then(|test| test.split_once("::")).expect("Caught by: MODULE::TEST");
-        let source = root.join(format!("tests/preload/tests/it/{module}.rs"));
+            test.and_then(|test| test.rsplit_once("::")).expect("Caught by: MODULE::TEST");
+        let source = root.join(format!("tests/preload/tests/it/{}.rs", module.replace("::", "/")));
         let tests =
             std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
         assert!(tests.contains(&format!("#[test]\nfn {function}(")), "{}: no {function}", source.display());

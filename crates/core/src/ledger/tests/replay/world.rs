@@ -238,7 +238,7 @@ impl World {
                     self.request(index, 0);
                 }
             }
-            Doing::Overruns { deadline } if is_over => self.request(index, now - deadline),
+            Doing::Overruns { deadline } if is_over => self.request(index, now.saturating_sub(deadline)),
             Doing::Holds { .. } | Doing::Overruns { .. } | Doing::Waits | Doing::Critical => {}
         }
     }
