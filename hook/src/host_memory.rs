@@ -29,6 +29,10 @@ static MEMORY: Leaked<HostMemory> = Leaked::none();
 /// The memory is registered in pieces of this size. While the driver registers one it answers no other call of the machine for 7 ms.
 const PIECE_BYTES: u64 = 64 << 20;
 
+/// What is copied at once beside a latency-critical client: 80 us of the link. Otherwise a copy of the client waits for the rest of the time
+/// slice that copy engines give a process, 1 ms.
+const PACED_BYTES: u64 = 4 << 20;
+
 /// The pieces that were registered, by their order in the memory.
 static PIECES: Mutex<Vec<Piece>> = Mutex::new(Vec::new());
 
@@ -84,6 +88,14 @@ pub(crate) fn parts(offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)>
         .map(move |at| (at, (PIECE_BYTES - at % PIECE_BYTES).min(end - at)))
 }
 
+/// The pieces in which `bytes` at `offset` are copied beside a latency-critical client.
+pub(crate) fn pieces(offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset.saturating_add(bytes);
+    std::iter::successors(Some(offset), |at| Some(at + PACED_BYTES))
+        .take_while(move |at| *at < end)
+        .map(move |at| (at, PACED_BYTES.min(end - at)))
+}
+
 /// Pins the first `needed` bytes in the current context, so that copies run at the speed of the link. A driver that refuses copies more
 /// slowly. The rest has no pages yet: pinning would make them, at the expense of the program.
 ///
@@ -92,13 +104,15 @@ pub(crate) fn register(context: u64, needed: u64) {
     parts(0, needed).for_each(|part| register_part(context, part));
 }
 
-/// Pins one more piece of the first `needed` bytes, if there is one whose pages the manager has made, as [`register`]. `false`: there is none.
+/// Pins one more whole piece of the first `needed` bytes, if there is one whose pages the manager has made, as [`register`]. `false`: there is
+/// none. A piece that is registered in part waits for a move: to unregister it the driver waits for all work of the context.
 pub(crate) fn register_one(context: u64, needed: u64) -> bool {
     let is_due = |(start, bytes): &(u64, u64)| {
         let pages = MEMORY.get().zip(usize::try_from(*start).ok()).zip(usize::try_from(*bytes).ok());
         pages.is_some_and(|((memory, start), bytes)| memory.region.has_pages(start, bytes))
     };
-    let next = parts(0, needed).find(|part| !is_registered(*part)).filter(is_due);
+    let is_new = |(start, bytes): &(u64, u64)| *bytes == PIECE_BYTES && !is_registered((*start, 1));
+    let next = parts(0, needed).find(is_new).filter(is_due);
     next.map(|part| register_part(context, part)).is_some()
 }
 
@@ -151,5 +165,12 @@ mod tests {
         assert_eq!(found, [(PIECE_BYTES - 2, 2), (PIECE_BYTES, PIECE_BYTES), (2 * PIECE_BYTES, 3)]);
         assert_eq!(parts(0, 7).collect::<Vec<_>>(), [(0, 7)]);
         assert_eq!(parts(5, 0).count(), 0);
+    }
+
+    #[test]
+    fn pieces_lie_one_behind_the_other_up_to_the_end() {
+        let (mib, all) = (1 << 20, |offset, bytes| pieces(offset, bytes).collect::<Vec<_>>());
+        assert_eq!(all(8 * mib, 10 * mib), [(8 * mib, 4 * mib), (12 * mib, 4 * mib), (16 * mib, 2 * mib)]);
+        assert_eq!((all(0, 2 * mib), all(5, 0)), (vec![(0, 2 * mib)], vec![]));
     }
 }

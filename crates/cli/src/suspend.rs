@@ -96,7 +96,9 @@ fn wait(address: SocketAddr, client: &str, suspended: bool, within: Duration) ->
             .with_context(|| format!("http://{address}/metrics has no client {client:?}"))?;
         let [resident, swapped] = ["sluice_memory_resident_bytes", "sluice_memory_swapped_bytes"]
             .map(|series| metrics.of_client(series, client).unwrap_or(0.0));
-        if suspended && is_suspended > 0.0 || !suspended && is_suspended == 0.0 && swapped == 0.0 {
+        let has_left = is_suspended > 0.0 && resident == 0.0;
+        let is_back = is_suspended == 0.0 && swapped == 0.0;
+        if (suspended && has_left) || (!suspended && is_back) {
             return Ok(());
         }
         if Instant::now() >= end {

@@ -154,8 +154,13 @@ impl GpuState {
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.used.ppm > u64::from(WHOLE_PPM)
             || self.used.memory.on_gpu() > self.memory_bytes
-            || self.used.memory.on_host() > self.host_memory_bytes
+            || (self.lacks_host_memory(&self.used) && self.used.memory.exceeds(self.memory_bytes))
             || ((self.used.whole > 0 || self.is_for_one_pod) && self.used.pods > 1)
+    }
+
+    /// Whether the host does not hold what its pods were promised, because its memory was lowered. Then their memory stays on the GPU.
+    fn lacks_host_memory(&self, used: &Used) -> bool {
+        used.memory.on_host() > self.host_memory_bytes
     }
 
     pub(crate) fn add(&mut self, demand: &Demand) {
@@ -211,7 +216,11 @@ impl GpuState {
                 return Some(Reason::HostMemory { has, free, asked });
             }
         }
-        let free = used.memory.room(self.memory_bytes, demand.overcommits);
+        let free = if self.lacks_host_memory(used) {
+            self.memory_bytes.saturating_sub(used.memory.sum())
+        } else {
+            used.memory.room(self.memory_bytes, demand.overcommits)
+        };
         (free < memory).then_some(Reason::Memory { free, asked: memory })
     }
 }

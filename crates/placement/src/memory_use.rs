@@ -60,6 +60,12 @@ impl MemoryUse {
         self.host
     }
 
+    /// Bytes that the pods have together, wherever these are.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// Whether memory has to leave a GPU of this capacity when all pods use theirs.
     #[must_use]
     pub fn exceeds(&self, capacity: u64) -> bool {

@@ -1,5 +1,6 @@
 //! The thread that moves the memory of this process: to the host when the manager wants it, and back when it allows that.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
@@ -116,12 +117,15 @@ impl Mover {
         }
         if GATE.is_closed() {
             let may_return = bytes == 0 || has_room(self.managed, bytes);
-            if may_return && monotonic_ns() >= self.retry_at_ns {
+            let begun = monotonic_ns();
+            if may_return && begun >= self.retry_at_ns {
                 if self.return_all() {
                     GATE.open();
                     notify();
                 } else {
-                    self.retry_at_ns = monotonic_ns() + RETRY_NS;
+                    // Attempts that fail take at most a tenth of the time.
+                    let now = monotonic_ns();
+                    self.retry_at_ns = now + RETRY_NS.max(9 * now.saturating_sub(begun));
                 }
             }
         } else if room.is_some_and(|room| room < bytes) {
@@ -194,7 +198,8 @@ impl Mover {
 
     /// Pins a piece of the host memory, so that the first move does not have to do it. What follows waits nine times as long as that took.
     fn prepare(&mut self) {
-        if monotonic_ns() < self.prepare_at_ns {
+        // While the driver pins a piece it answers nobody, a latency-critical client neither.
+        if monotonic_ns() < self.prepare_at_ns || self.managed.device.link.paces_moves() {
             return;
         }
         let begun = monotonic_ns();
@@ -210,13 +215,18 @@ impl Mover {
 
 /// Gives back what the program has freed while a graph was captured, after all work of its contexts.
 fn discard_freed() {
-    let contexts = lock(&CHUNKS).contexts_of_freed();
-    if contexts.is_empty() || CAPTURES.any() {
+    // Memory that is away has its places on the host by the order of all chunks.
+    if GATE.is_closed() {
+        return;
+    }
+    let freed = lock(&CHUNKS).freed();
+    if freed.is_empty() || CAPTURES.any() {
         return;
     }
     // As in a free: after an error of the context nothing uses the memory.
+    let contexts: BTreeSet<u64> = freed.values().copied().collect();
     contexts.into_iter().for_each(|context| _ = synchronize(context));
-    lock(&CHUNKS).take_freed().iter().for_each(physical::discard);
+    lock(&CHUNKS).take_freed(&freed).iter().for_each(physical::discard);
 }
 
 fn log_move(what: &str, bytes: u64, begun_ns: u64) {

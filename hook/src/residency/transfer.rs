@@ -16,9 +16,6 @@ use crate::{host_memory, real, thread_state};
 /// The memory of so many chunks is given back at once, after their copies.
 const GROUP: usize = 8;
 
-/// What is copied at once beside a latency-critical client: 80 us of the link. Otherwise a copy of the client waits for the rest of the time
-/// slice that copy engines give a process, 1 ms.
-const PACED_BYTES: usize = 4 << 20;
 /// The longest pause between two pieces.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) enum Back {
     /// All of it is on the GPU, with its content.
     Complete,
-    /// The GPU has no room for it. Nothing is there.
+    /// The GPU has no room for it, or the driver has refused a call. Nothing is there, and the content is on the host.
     NoRoom,
     /// The context has an error, as the program's next call shows. Nothing is on the GPU, so the program can read no wrong byte.
     Failed,
@@ -94,7 +91,9 @@ pub(super) fn back(managed: &ManagedDevice, chunks: &mut ChunkTable, device: c_i
     }
     // Also after a failure: no copy may run when the memory is unmapped. All contexts are waited for.
     let failed = chunks.contexts().into_iter().filter(|context| !synchronize(*context)).count();
-    match failure.or((failed > 0).then_some(Back::Failed)) {
+    // Without an error of a context the content on the host is whole, and the next attempt may succeed.
+    let failure = if failed > 0 { Some(Back::Failed) } else { failure.map(|_| Back::NoRoom) };
+    match failure {
         None => Back::Complete,
         Some(failure) => {
             chunks.ranges_mut().for_each(physical::empty);
@@ -142,10 +141,7 @@ fn copy(managed: &ManagedDevice, context: u64, chunk: &Chunk, place: u64, direct
             if !managed.device.link.paces_moves() {
                 return submit((at, bytes));
             }
-            let mut pieces = (0..bytes)
-                .step_by(PACED_BYTES)
-                .map(|from| (at + from, (PACED_BYTES as u64).min(bytes - from)));
-            pieces.all(|piece| submit(piece) && pause(context))
+            host_memory::pieces(at, bytes).all(|piece| submit(piece) && pause(context))
         })
     };
     with_context(context, all) == Some(true)

@@ -98,7 +98,9 @@ def test_suspended_pod_leaves_the_gpu_and_returns_over_a_restart_of_the_agent(cl
         api.request("DELETE", f"/api/v1/namespaces/{product.NAMESPACE}/pods/{old['metadata']['name']}")
         cluster.until("another agent", 60, lambda: product.agent_is_another(old))
         # Without a manager its memory returns. The new one has it leave again, because the annotation says so.
-        cluster.until("its memory has left again", 90, lambda: is_suspended(ns) and resident(ns) == 0)
+        # Before its process is attached to the new manager, nothing is on the GPU either.
+        is_away = lambda: series(ns, "sluice_client_memory_swapped_bytes").get("first") == has
+        cluster.until("its memory has left again", 90, lambda: is_suspended(ns) and resident(ns) == 0 and is_away())
         stands_still(cluster, ns)
         api.kubectl("annotate", "pod", "first", "sluice.dev/suspend-", "-n", ns)
         began = verified(cluster, ns, "first")

@@ -41,6 +41,9 @@ pub(super) enum Phase {
     Returning(u64),
 }
 
+/// While a client leaves it gets grants. One that comes back again and again while it is suspended reports falsely.
+const MOST_ASKED_AGAIN: u8 = 3;
+
 /// A client, its room, and its place in the order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
@@ -57,6 +60,8 @@ pub(super) struct Member {
     pub(super) moved: u64,
     /// It is suspended, or was and its memory has not returned since. Then the client waits, whether a thread does or not.
     resumes: bool,
+    /// How often it was asked to leave because it had come back while it was suspended.
+    asked_again: u8,
 }
 
 impl Member {
@@ -73,6 +78,7 @@ impl Member {
             unasked_until: 0,
             moved: 0,
             resumes: false,
+            asked_again: 0,
         }
     }
 
@@ -101,7 +107,11 @@ impl Member {
                 self.phase = Phase::Out;
                 self.moved = self.moved.saturating_add(before.resident);
             }
-            Phase::Leaving(since) if is_late(since) => {
+            // Copies may take longer. Not much longer: a process may report anything.
+            Phase::Leaving(since)
+                if is_late(since)
+                    && !(reported.moves && now.saturating_sub(since) < 3u64.saturating_mul(timeout_ns)) =>
+            {
                 stays = true;
                 (self.phase, self.room) = (Phase::In, reported.resident);
                 // The next one is asked first the next time.
@@ -116,8 +126,10 @@ impl Member {
         }
         // A process that was returning when its client was suspended, or while there was no manager.
         let is_back = self.phase == Phase::Out && reported.resident > 0;
-        if reported.suspended && (is_back || reported.moves && !self.is_moving()) && now >= self.unasked_until
-        {
+        self.asked_again = if reported.suspended { self.asked_again } else { 0 };
+        let is_asked = reported.suspended && (is_back || reported.moves && !self.is_moving());
+        if is_asked && now >= self.unasked_until && self.asked_again < MOST_ASKED_AGAIN {
+            self.asked_again += 1;
             self.leave(now);
         }
         if self.phase == Phase::In {

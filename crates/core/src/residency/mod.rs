@@ -142,7 +142,14 @@ impl Pager {
             return;
         }
         let by_moves = self.moves_ns.saturating_mul(self.policy.run_per_move);
-        let quantum = if self.has_returned { by_moves.max(self.policy.min_quantum_ns) } else { by_moves };
+        // What a suspended client leaves is free without a quantum.
+        let suspended_leaves =
+            self.members.values().any(|member| member.is_moving() && member.reported.suspended);
+        let quantum = match self.has_returned {
+            true => by_moves.max(self.policy.min_quantum_ns),
+            false if suspended_leaves => 0,
+            false => by_moves,
+        };
         self.run_until = now.saturating_add(quantum);
         self.last_moves_ns = self.moves_ns;
         (self.moves_ns, self.has_returned, self.next) = (0, false, None);

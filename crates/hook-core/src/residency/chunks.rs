@@ -106,14 +106,15 @@ impl ChunkTable {
         }
     }
 
-    /// The contexts of the allocations that the program has freed.
-    pub fn contexts_of_freed(&self) -> BTreeSet<u64> {
-        self.ranges.values().filter(|range| range.freed).map(|range| range.context).collect()
+    /// The allocations that the program has freed: the context of each, by address.
+    pub fn freed(&self) -> BTreeMap<u64, u64> {
+        let freed = self.ranges.values().filter(|range| range.freed);
+        freed.map(|range| (range.address, range.context)).collect()
     }
 
-    /// Takes out the allocations that the program has freed.
-    pub fn take_freed(&mut self) -> Vec<Range> {
-        self.take_all(|range| range.freed)
+    /// Takes out those of the allocations at these addresses that the program has freed.
+    pub fn take_freed(&mut self, which: &BTreeMap<u64, u64>) -> Vec<Range> {
+        self.take_all(|range| range.freed && which.contains_key(&range.address))
     }
 
     fn take_all(&mut self, which: impl Fn(&Range) -> bool) -> Vec<Range> {
@@ -222,9 +223,12 @@ mod tests {
             (None, None, None)
         );
         assert_eq!((table.bytes(), table.places().count()), (10 << 20, 2));
-        assert_eq!(table.contexts_of_freed(), BTreeSet::from([7]));
-        assert_eq!(table.take_freed(), [Range { freed: true, ..range(1 << 40, 4 << 20, 7) }]);
-        assert_eq!((table.bytes(), table.peak_bytes(), table.take_freed()), (6 << 20, 10 << 20, vec![]));
+        let freed = table.freed();
+        assert_eq!(freed, BTreeMap::from([(1 << 40, 7)]));
+        table.note_freed(2 << 40);
+        assert_eq!(table.take_freed(&freed), [Range { freed: true, ..range(1 << 40, 4 << 20, 7) }]);
+        assert_eq!((table.bytes(), table.peak_bytes()), (6 << 20, 10 << 20), "what was freed later stays");
+        assert_eq!(table.take_freed(&freed), []);
     }
 
     #[test]

@@ -175,3 +175,17 @@ proptest! {
         prop_assert!(index.uses().all(|(_, uses)| uses.iter().all(|one| one.memory_bytes <= 80 * GIB)));
     }
 }
+
+#[test]
+fn pods_that_have_lost_their_place_on_the_host_count_as_fixed_and_others_are_placed_beside_them() {
+    let mut index = index(&[("a", with_host("a", 1, 112))]);
+    for (pod, gib) in [("p", 40), ("q", 30)] {
+        assert_eq!(reserved_gpus(&mut index, pod, &overcommits(gib), &["a"]), [uuid("a", 0)]);
+    }
+    index.set_node("a", &with_host("a", 1, 0));
+    assert_eq!(
+        refusal(&mut index, &fixed(11), "a"),
+        "gpu-0 (GPU-a-0) has 10.0 GiB memory free, 11.0 GiB asked"
+    );
+    assert_eq!(reserved_gpus(&mut index, "r", &fixed(10), &["a"]), [uuid("a", 0)]);
+}

@@ -155,3 +155,32 @@ fn suspended_client_that_does_not_leave_keeps_its_memory_and_is_asked_again_late
     }
     assert_eq!(decide(62_000, false), (Some(0), true, Some(64_000)));
 }
+
+#[test]
+fn client_that_is_suspended_while_it_leaves_for_another_one_costs_that_one_no_quantum() {
+    let mut world = World::new(&[70, 70]);
+    while world.pager.room(ClientId(0)) != Some(0) || world.workers[&ClientId(0)].resident == 0 {
+        world.step();
+    }
+    world.workers.get_mut(&ClientId(0)).expect("a client").is_suspended = true;
+    let begun = world.now;
+    while world.workers[&ClientId(1)].resident < 70 {
+        world.step();
+    }
+    let two_moves = 2 * 70 * MOVE_NS + 6 * STEP;
+    assert!(world.now - begun <= two_moves, "{} ms", (world.now - begun) / MS);
+}
+
+#[test]
+fn suspended_client_that_reports_to_come_back_again_and_again_gets_no_more_moves() {
+    let mut pager = Pager::new(policy());
+    let mut moves = 0;
+    for round in 0..100 {
+        let resident = if round % 2 == 0 { 60 } else { 0 };
+        let reported =
+            Reported { need: 60, resident, may_leave: true, suspended: true, ..Reported::default() };
+        pager.advance(round * STEP, 0, &BTreeMap::from([(ClientId(1), reported)]));
+        moves += u32::from(pager.is_moving(ClientId(1)));
+    }
+    assert!((1..=4).contains(&moves), "{moves} of 100 rounds with grants");
+}
