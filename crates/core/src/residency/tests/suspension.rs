@@ -159,7 +159,8 @@ fn suspended_client_that_does_not_leave_keeps_its_memory_and_is_asked_again_late
 #[test]
 fn client_that_is_suspended_while_it_leaves_for_another_one_costs_that_one_no_quantum() {
     let mut world = World::new(&[70, 70]);
-    while world.pager.room(ClientId(0)) != Some(0) || world.workers[&ClientId(0)].resident == 0 {
+    // Most of its memory has left.
+    while world.pager.room(ClientId(0)) != Some(0) || world.workers[&ClientId(0)].moved_ns < 60 * MOVE_NS {
         world.step();
     }
     world.workers.get_mut(&ClientId(0)).expect("a client").is_suspended = true;
