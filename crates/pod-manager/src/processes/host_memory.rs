@@ -4,13 +4,14 @@
 //! cgroup that makes it exist. So what the manager has filled counts in its own cgroup: leaving the GPU never brings a pod above its memory
 //! limit. What a process writes beyond that counts in its pod.
 //!
-//! The manager never maps the memory. When it gives it up, it takes the pages out of the file, whatever other process has a descriptor or a
-//! mapping of it.
+//! The manager never maps the memory. When the process has ended, it takes the pages out of the file, whatever other process has a descriptor or
+//! a mapping of it. The process may live longer than the manager, and have its memory there: then the pages stay.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use sluice_sys::memfd;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use tracing::warn;
@@ -25,6 +26,8 @@ pub(crate) struct HostMemory {
     fd: Option<OwnedFd>,
     bytes: u64,
     filling: Mutex<Filling>,
+    /// Nobody needs the content any more.
+    process_has_ended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +43,17 @@ impl HostMemory {
     /// Memory of this size, without a page.
     pub(crate) fn create(bytes: u64) -> io::Result<Arc<Self>> {
         let fd = memfd::empty("sluice-memory", bytes)?;
-        Ok(Arc::new(Self { fd: Some(fd), bytes, filling: Mutex::default() }))
+        Ok(Arc::new(Self {
+            fd: Some(fd),
+            bytes,
+            filling: Mutex::default(),
+            process_has_ended: AtomicBool::new(false),
+        }))
+    }
+
+    /// The process has ended. The pages are taken out of the file as soon as nothing here uses it any more.
+    pub(crate) fn note_process_ended(&self) {
+        self.process_has_ended.store(true, Release);
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -102,6 +115,9 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
+        if !*self.process_has_ended.get_mut() {
+            return;
+        }
         let Some((fd, bytes)) = self.fd.take().zip(i64::try_from(self.bytes).ok()) else { return };
         // It frees some 25 million pages of 100 GiB. The event loop does not wait for that. Without a thread the last descriptor's end frees them.
         let free = move || {

@@ -138,6 +138,7 @@ impl HostPool {
     pub(super) fn take_back(&mut self, ended: impl Fn(&OwnedFd)) {
         for holder in self.holders.extract_if(.., |holder| holder.has_ended()) {
             ended(&holder.pidfd);
+            holder.memory.note_process_ended();
         }
     }
 

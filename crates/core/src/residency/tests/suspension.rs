@@ -70,13 +70,18 @@ fn other_client_returns_at_once_and_runs_alone_without_moves() {
     assert!(worker(&world, here).longest_pause_ns > 30_000 * MS && worker(&world, here).ran_ns > 10_000 * MS);
 }
 
+/// What the pager decides about a client with 60 bytes: its room, and whether its memory moves.
+fn decide_one(pager: &mut Pager, ms: u64, reported: Reported) -> (Option<u64>, bool) {
+    let reported = Reported { need: 60, may_leave: true, ..reported };
+    pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
+    (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
+}
+
 #[test]
 fn resumed_client_returns_although_no_thread_waits_for_its_memory() {
     let mut pager = Pager::new(policy());
-    let mut decide = |ms: u64, resident, suspended| {
-        let reported = Reported { need: 60, resident, may_leave: true, suspended, ..Reported::default() };
-        pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
-        (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
+    let mut decide = |ms, resident, suspended| {
+        decide_one(&mut pager, ms, Reported { resident, suspended, ..Reported::default() })
     };
     assert_eq!(decide(0, 60, false), (Some(60), false));
     assert_eq!(decide(10, 60, true), (Some(0), true));
@@ -89,17 +94,9 @@ fn resumed_client_returns_although_no_thread_waits_for_its_memory() {
 #[test]
 fn client_that_is_suspended_while_it_returns_arrives_before_it_leaves() {
     let mut pager = Pager::new(policy());
-    let mut decide = |ms: u64, resident, suspended| {
-        let reported = Reported {
-            need: 60,
-            resident,
-            waits: resident == 0,
-            may_leave: true,
-            suspended,
-            ..Reported::default()
-        };
-        pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
-        (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
+    let mut decide = |ms, resident, suspended| {
+        let waits = resident == 0;
+        decide_one(&mut pager, ms, Reported { resident, waits, suspended, ..Reported::default() })
     };
     assert_eq!(decide(0, 0, false), (Some(60), true));
     assert_eq!(decide(10, 0, true), (Some(60), true));
@@ -110,18 +107,8 @@ fn client_that_is_suspended_while_it_returns_arrives_before_it_leaves() {
 #[test]
 fn memory_that_a_new_manager_finds_in_a_copy_leaves_when_the_copy_has_ended() {
     let mut pager = Pager::new(policy());
-    let mut decide = |ms: u64, resident, moves| {
-        let reported = Reported {
-            need: 60,
-            resident,
-            waits: false,
-            may_leave: true,
-            suspended: true,
-            moves,
-            ..Reported::default()
-        };
-        pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
-        (pager.room(ClientId(1)), pager.is_moving(ClientId(1)))
+    let mut decide = |ms, resident, moves| {
+        decide_one(&mut pager, ms, Reported { resident, suspended: true, moves, ..Reported::default() })
     };
     assert_eq!(decide(0, 0, true), (Some(0), true));
     assert_eq!(decide(10, 60, false), (Some(0), true));
@@ -135,18 +122,10 @@ fn memory_that_a_new_manager_finds_in_a_copy_leaves_when_the_copy_has_ended() {
 #[test]
 fn suspended_client_that_does_not_leave_keeps_its_memory_and_is_asked_again_later() {
     let mut pager = Pager::new(policy());
-    let mut decide = |ms: u64, moves| {
-        let reported = Reported {
-            need: 60,
-            resident: 60,
-            waits: false,
-            may_leave: true,
-            suspended: true,
-            moves,
-            ..Reported::default()
-        };
-        pager.advance(ms * MS, 0, &BTreeMap::from([(ClientId(1), reported)]));
-        (pager.room(ClientId(1)), pager.is_moving(ClientId(1)), pager.next_deadline().map(|at| at / MS))
+    let mut decide = |ms, moves| {
+        let reported = Reported { resident: 60, suspended: true, moves, ..Reported::default() };
+        let (room, is_moving) = decide_one(&mut pager, ms, reported);
+        (room, is_moving, pager.next_deadline().map(|at| at / MS))
     };
     assert_eq!(decide(0, false), (Some(0), true, Some(2_000)));
     // What it reports of its moves changes nothing.

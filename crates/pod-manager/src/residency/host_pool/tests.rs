@@ -161,3 +161,20 @@ fn pages_of_an_ended_process_are_free_although_its_child_has_them_mapped() {
     eventually("its pages to be free", || existing(of_child.as_fd()) == 0);
     assert_eq!(mapped.words()[0].load(std::sync::atomic::Ordering::Relaxed), 0);
 }
+
+#[test]
+fn memory_of_a_process_that_lives_longer_than_the_manager_keeps_its_content() {
+    let mut pool = HostPool::new(10 * MIB);
+    let process = Living::start();
+    let memory = process.open(&mut pool, 1);
+    let of_process = File::from(memory.fd().unwrap().try_clone_to_owned().unwrap());
+    memory.fill(8 * MIB);
+    eventually("all of it to exist", || memory.filled() == 8 * MIB);
+    std::os::unix::fs::FileExt::write_all_at(&of_process, b"written", 0).unwrap();
+    drop((pool, memory));
+    // A thread would take the pages out of the file.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut read = [0; 7];
+    std::os::unix::fs::FileExt::read_exact_at(&of_process, &mut read, 0).unwrap();
+    assert_eq!((&read, existing(of_process.as_fd())), (b"written", 8 * MIB));
+}
