@@ -198,7 +198,7 @@ impl Mover {
 
     /// Pins a piece of the host memory, so that the first move does not have to do it. What follows waits nine times as long as that took.
     fn prepare(&mut self) {
-        // While the driver pins a piece it answers nobody, a latency-critical client neither.
+        // While the driver pins a piece, it answers no other process. A latency-critical client would wait for it.
         if monotonic_ns() < self.prepare_at_ns || self.managed.device.link.paces_moves() {
             return;
         }

@@ -26,7 +26,7 @@ pub(crate) struct HostMemory {
     fd: Option<OwnedFd>,
     bytes: u64,
     filling: Mutex<Filling>,
-    /// Nobody needs the content any more.
+    /// The process whose memory it is has ended, so no process needs the content.
     process_has_ended: AtomicBool,
 }
 
