@@ -40,20 +40,18 @@ struct Group {
 pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable) -> bool {
     register(chunks);
     let (groups, submitted) = submit_out(managed, chunks);
-    let waits = if submitted {
-        let mut left = chunks.places_mut();
+    if submitted {
+        let mut rest = chunks.places_mut();
         for group in &groups {
             // If the copies have failed, their context has an error and runs nothing more. Without its memory it can read no wrong byte.
             _ = has_reached(group.mark);
-            left.by_ref().take(group.chunks).for_each(|(_, chunk, _)| physical::empty_chunk(chunk));
+            rest.by_ref().take(group.chunks).for_each(|(_, chunk, _)| physical::empty_chunk(chunk));
         }
-        true
     } else {
         chunks.contexts().into_iter().for_each(|context| _ = synchronize(context));
-        false
-    };
+    }
     groups.iter().for_each(|group| managed.device.driver.discard(group.mark));
-    waits
+    submitted
 }
 
 /// Submits the copies of all chunks to the host, with a mark behind each group. `false`: one was refused, or could not be marked.

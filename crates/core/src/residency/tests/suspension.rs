@@ -157,10 +157,9 @@ fn suspended_client_that_reports_to_come_back_again_and_again_gets_no_more_moves
     let mut moves = 0;
     for round in 0..100 {
         let resident = if round % 2 == 0 { 60 } else { 0 };
-        let reported =
-            Reported { need: 60, resident, may_leave: true, suspended: true, ..Reported::default() };
-        pager.advance(round * STEP, 0, &BTreeMap::from([(ClientId(1), reported)]));
-        moves += u32::from(pager.is_moving(ClientId(1)));
+        let reported = Reported { resident, suspended: true, ..Reported::default() };
+        let (_, is_moving) = decide_one(&mut pager, 10 * round, reported);
+        moves += u32::from(is_moving);
     }
     assert!((1..=4).contains(&moves), "{moves} of 100 rounds with grants");
 }
