@@ -175,7 +175,10 @@ fn kernel_makes_the_copies_at_once_while_memory_of_others_moves() {
     };
     let (before, during, after) = (made(false), made(true), made(false));
     assert_eq!(during, 1.0, "copies by a kernel during the moves");
-    assert!(before < 0.1 && after < 0.1, "by a kernel: {before} of the copies before and {after} after the moves");
+    assert!(
+        before < 0.1 && after < 0.1,
+        "by a kernel: {before} of the copies before and {after} after the moves"
+    );
     service.finish().expect_success();
 }
 
