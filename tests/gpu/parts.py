@@ -115,7 +115,6 @@ PARTS = {
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
     "escapes": Part(script("escapes.py"), 120, 240, sim=SHORT),
-    "outside": Part(script("outside.py"), 70, 100, sim=(*SHORT, "--seconds", 2)),
     "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
     "coverage": Part(script("coverage.py"), 240, 300, quiet=True, sim=(*SHORT, "--rounds", 3, "--block", 0.1)),
     "coverage-ddp": Part(
@@ -153,5 +152,5 @@ PLANS = {
     "services": ["two-services", "serve-auto"],
     "reef": ["reef-server", "reef-mixes"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
-    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "ten-clients", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph", "coverage"],
+    "rest": ["disturb", "doctor", "serve-random", "memory", "nvml", "ten-clients", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph", "coverage"],
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    check, demo, doctor, hold, load, pod_manager, policy, serve as models_server, sim, suspend, trace,
+    check, demo, doctor, load, lock_helper, pod_manager, policy, release, serve as models_server, sim,
+    suspend, trace,
 };
 
 /// Share one GPU between processes: time by token, memory to the byte.
@@ -56,8 +57,11 @@ enum Command {
     Check(check::Arguments),
     /// Examine this machine and its driver: try each driver control and judge it by its effect
     Doctor(doctor::Arguments),
-    /// Stop programs without the hook on the GPU, or schedule them by quanta
-    Hold(hold::Arguments),
+    /// Release programs that a pod-manager has left stopped on the GPU
+    Release(release::Arguments),
+    /// Make the driver's locks for a pod-manager
+    #[command(hide = true)]
+    LockHelper,
     /// Test the driver's controls once per GPU, driver and boot, for `pod-manager --self-test`
     SelfTest(doctor::self_test::Arguments),
     /// A part of the doctor that uses the driver
@@ -90,7 +94,8 @@ impl Arguments {
             Command::Load(generator) => load::run(&generator)?,
             Command::Serve(arguments) => models_server::run(&arguments)?,
             Command::Check(arguments) => check::run(&arguments)?,
-            Command::Hold(arguments) => hold::run(&arguments)?,
+            Command::Release(arguments) => release::run(&arguments)?,
+            Command::LockHelper => lock_helper::run()?,
             Command::DoctorChild(part) => doctor::child::run(&part)?,
         }
         Ok(ExitCode::SUCCESS)

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, RawFd};
 
+use sluice_comm::attach::ContextHandles;
 use sluice_sys::pidfd::is_same_file;
 
 use super::client_numbering::ClientPosition;
 use super::client_search::{ClientSearch, QueryBudget, client_exists};
 use super::descriptors::DescriptorCopy;
-use super::discovered_process::Group;
 use super::group_discovery::{ProcessKey, ScannedProcess};
 use super::limits::MAX_COMPARED_FILES;
 
@@ -34,7 +34,7 @@ pub(super) struct OpenFile {
 pub(super) struct Walked {
     pub(super) scan: u64,
     /// Groups on this GPU.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<ContextHandles>,
     /// Whether there are groups on other GPUs.
     pub(super) has_other_gpus: bool,
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sluice_nvrm::NvStatus;
-use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info, timeslice};
+use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info};
 use sluice_nvrm::discovery::{
     DiscoveredDescriptor, DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, OWNERSHIP_QUERIES,
     ProcessKey, QueryBudget, ScannedProcess, WalkLimits, driver_descriptors, owns_clients,
@@ -92,10 +92,6 @@ fn answer(block: &ControlBlock, params: &mut Vec<u8>, client: Option<(u32, &str)
     let Some((client, gpu)) = known else { return NvStatus::INVALID_CLIENT };
     if block.command == Control::GET_GID_INFO.number {
         *params = gid::encode(gpu).to_vec();
-        return NvStatus::OK;
-    }
-    if block.command == Control::GET_TIMESLICE.number {
-        *params = timeslice::encode(2048).to_vec();
         return NvStatus::OK;
     }
     let (object, what) = handle_info::decode_query(params).unwrap();

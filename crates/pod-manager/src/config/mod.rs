@@ -60,7 +60,7 @@ pub struct Config {
     pub unhooked: bool,
     /// What follows from violations of clients' limits. Default: processes of clients with a limit are stopped.
     pub violation_policy: ViolationPolicy,
-    /// The `sluice` program, which takes the driver's locks for processes whose groups cannot be controlled (`sluice hold --locks`).
+    /// The `sluice` program, which takes the driver's locks for processes whose groups cannot be controlled (`sluice lock-helper`).
     /// Default: none; then such processes are not scheduled.
     pub lock_program: Option<PathBuf>,
     /// Result of `sluice self-test`: while it is valid it decides, and not the driver's version. Default: none.

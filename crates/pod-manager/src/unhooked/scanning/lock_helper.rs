@@ -1,4 +1,4 @@
-//! The lock helper: a child process, `sluice hold --locks`, that makes the driver's lock calls. Its protocol is one line in and one line
+//! The lock helper: a child process, `sluice lock-helper`, that makes the driver's lock calls. Its protocol is one line in and one line
 //! out.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -34,7 +34,7 @@ impl LockHelper {
         let output = OwnedFd::from(theirs.try_clone()?);
         // A signal to the manager's process group must not end the helper before it has unlocked its processes.
         let child = Command::new(program)
-            .args(["hold", "--locks"])
+            .arg("lock-helper")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(output))
             .process_group(0)

@@ -51,7 +51,7 @@ fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() 
     node.world.stop();
     until("the lock helper ends", || log().ends_with("end\n"));
     let log = log();
-    assert!(log.starts_with("hold --locks\n") && !log.contains("501"), "{log}");
+    assert!(log.starts_with("lock-helper\n") && !log.contains("501"), "{log}");
     node.world.start();
 }
 

@@ -1,5 +1,5 @@
-//! The lock helper of a pod-manager: makes the driver's lock calls, and unlocks all locked processes when its input ends. So the manager may
-//! be killed at any time, and does not load the driver itself.
+//! `sluice lock-helper`, the lock helper of a pod-manager: makes the driver's lock calls, and unlocks all locked processes when its
+//! input ends. So the manager may be killed at any time, and does not load the driver itself.
 //!
 //! The protocol is one line in and one line out:
 //!
@@ -27,7 +27,7 @@ struct LockServer {
 }
 
 /// Serves until the input ends.
-pub(super) fn serve() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let mut server = LockServer::default();
     let served = io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| {
         let answer = match server.execute(&line) {
