@@ -25,9 +25,9 @@ use sluice_load::stream_gate_test::StreamGateResult;
 use sluice_nvrm::DriverVersion;
 use sluice_nvrm::self_test::Effect;
 
-use child::{Gates, Reported};
+use child::Reported;
 use finding::{CheckStatus, EnforcementLevel, Finding, Proofs, Report};
-use next_steps::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use next_steps::{AGAIN, DRIVER, MEMORY_OPS, REPORT_IT};
 use workspace::{Workspace, answer};
 
 /// Time limit of the whole examination.
@@ -115,8 +115,8 @@ fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report> {
     } else {
         let helper = workspace.helper("gate", &["gate"]);
         let tried = helper.and_then(|mut helper| answer(&mut helper, end.min(Instant::now() + START)));
-        let (gate, findings) = of_gates(tried);
-        checks.extend(findings);
+        let (gate, finding) = of_gate(tried);
+        checks.push(finding);
         let not_tried = || Effect::inconclusive("not tried");
         let mut proofs = Proofs {
             attached: Err("not tried".to_owned()),
@@ -151,40 +151,27 @@ fn driver(reported: &Reported, simulated: bool) -> DriverVersion {
     }
 }
 
-/// The findings of the stream gate tests, or of a test without a context or an answer.
-fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>, Vec<Finding>) {
-    let untried = |why: String, finding| (Err(why), vec![finding]);
-    let gates = match tried {
-        Ok(Ok(gates)) => gates,
+/// The result of the stream gate test and its finding, also of a test without a context or an answer.
+fn of_gate(tried: anyhow::Result<Result<StreamGateResult, String>>) -> (Result<(), String>, Finding) {
+    let of = |status, found: &str, next| Finding::of("memory_ops", status, found, next);
+    let outcome = match tried {
+        Ok(Ok(outcome)) => outcome,
         Ok(Err(why)) => {
-            let found = format!("no context: {why}");
-            return untried(why, Finding::of("memory_ops", CheckStatus::Broken, found, DRIVER));
+            let finding = of(CheckStatus::Broken, &format!("no context: {why}"), DRIVER);
+            return (Err(why), finding);
         }
         Err(why) => {
             let found = Effect::inconclusive(format!("{why:#}")).to_string();
-            let finding = Finding::of("memory_ops", CheckStatus::Inconclusive, &found, AGAIN);
-            return untried(format!("memory operations: {found}"), finding);
+            return (Err(format!("memory operations: {found}")), of(CheckStatus::Inconclusive, &found, AGAIN));
         }
     };
-    let proven = match &gates.writable {
-        StreamGateResult::Works => Ok(()),
-        failed => Err(format!("memory operations: {}", describe(failed))),
+    let found = describe(&outcome);
+    let next = match &outcome {
+        StreamGateResult::Works => return (Ok(()), Finding::ok("memory_ops", found)),
+        StreamGateResult::Refused { .. } => MEMORY_OPS,
+        StreamGateResult::DoesNotWait | StreamGateResult::NotReleased => REPORT_IT,
     };
-    let read_only = gates.read_only.as_ref().map_or_else(
-        || Finding::skipped("read_only_register", "the stream of the test before is still stuck"),
-        |outcome| of_gate("read_only_register", outcome),
-    );
-    (proven, vec![of_gate("memory_ops", &gates.writable), read_only])
-}
-
-fn of_gate(check: &'static str, outcome: &StreamGateResult) -> Finding {
-    let next = match (check, outcome) {
-        (_, StreamGateResult::Works) => return Finding::ok(check, describe(outcome)),
-        (_, StreamGateResult::DoesNotWait | StreamGateResult::NotReleased) => REPORT_IT,
-        ("memory_ops", _) => MEMORY_OPS,
-        _ => OWN_PAGES,
-    };
-    Finding::of(check, CheckStatus::Degraded, describe(outcome), next)
+    (Err(format!("memory operations: {found}")), of(CheckStatus::Degraded, found, next))
 }
 
 fn describe(outcome: &StreamGateResult) -> &str {

@@ -2,16 +2,14 @@
 //! effect, not the driver's attribute.
 
 use std::ffi::c_void;
-use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sluice_driver_api::types::CU_STREAM_WAIT_VALUE_GEQ;
-use sluice_sys::page::{Access, SharedPage};
+use sluice_sys::page::SharedPage;
 
 use crate::driver::{Error, call};
 use crate::kernel;
@@ -20,8 +18,6 @@ use crate::session::{Session, Stream};
 
 /// `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const DEVICEMAP: u32 = 2;
-/// `CU_MEMHOSTREGISTER_READ_ONLY`.
-const READ_ONLY: u32 = 8;
 /// Bytes of a page.
 const PAGE: usize = 4096;
 /// Kernels that run on another stream while the gated stream should wait.
@@ -50,41 +46,17 @@ pub enum StreamGateResult {
     NotReleased,
 }
 
-/// Tests a stream that waits for a word of an ordinary shared page.
-pub fn writable(session: &Session) -> StreamGateResult {
-    outcome(SharedPage::create("sluice-gate"), |(page, _)| attempt(session, page, page, 0))
-}
-
-/// Tests a stream that waits for a word of a read-only mapping, as a client does that must not open its own stream gate.
-pub fn read_only(session: &Session) -> StreamGateResult {
-    let made = SharedPage::create("sluice-gate").and_then(|(writer, file)| {
-        SharedPage::seal_future_write(&file)?;
-        let readable = SharedPage::reopen_read_only(&file)?;
-        Ok((writer, SharedPage::map(readable.as_fd(), Access::ReadOnly)?))
-    });
-    outcome(made, |(writer, reader)| attempt(session, reader, writer, READ_ONLY))
-}
-
-/// The result of a test with these pages. If a page or a call of the driver fails, the result names the failure.
-fn outcome<P>(
-    pages: io::Result<P>,
-    test: impl FnOnce(&P) -> Result<StreamGateResult, Error>,
-) -> StreamGateResult {
+/// Tests a stream that waits for a word of a shared page.
+pub fn run(session: &Session) -> StreamGateResult {
     let refused = |why: String| StreamGateResult::Refused { why };
-    match pages {
-        Ok(pages) => test(&pages).unwrap_or_else(|error| refused(error.to_string())),
+    match SharedPage::create("sluice-gate") {
+        Ok((page, _)) => attempt(session, &page).unwrap_or_else(|error| refused(error.to_string())),
         Err(error) => refused(format!("cannot make a page: {error}")),
     }
 }
 
-/// The GPU reads `read`, the host stores to `stored`; both are mappings of one page.
-fn attempt(
-    session: &Session,
-    read: &SharedPage,
-    stored: &SharedPage,
-    flags: u32,
-) -> Result<StreamGateResult, Error> {
-    let page = RegisteredPage::new(session, read, DEVICEMAP | flags)?;
+fn attempt(session: &Session, shared: &SharedPage) -> Result<StreamGateResult, Error> {
+    let page = RegisteredPage::new(session, shared)?;
     let (gated, other) = (session.stream()?, session.stream()?);
     let buffer = DeviceBuffer::with_initial_words(session, 1024)?;
     page.wait(&gated)?;
@@ -97,7 +69,7 @@ fn attempt(
     if reached.is_reached()? {
         return Ok(StreamGateResult::DoesNotWait);
     }
-    let word: Option<&AtomicU64> = stored.words().first();
+    let word: Option<&AtomicU64> = shared.words().first();
     word.into_iter().for_each(|word| word.store(1, Ordering::SeqCst));
     let deadline = Instant::now() + RELEASE_TIMEOUT;
     while !reached.is_reached()? {
@@ -119,10 +91,10 @@ struct RegisteredPage<'s> {
 }
 
 impl<'s> RegisteredPage<'s> {
-    fn new(session: &'s Session, page: &SharedPage, flags: u32) -> Result<Self, Error> {
+    fn new(session: &'s Session, page: &SharedPage) -> Result<Self, Error> {
         let page: *mut c_void = std::ptr::from_ref(page.words()).cast_mut().cast();
         // SAFETY: a whole mapped page, which the caller keeps mapped until this value is dropped.
-        unsafe { call!(session.driver(), cuMemHostRegister_v2(page, PAGE, flags))? };
+        unsafe { call!(session.driver(), cuMemHostRegister_v2(page, PAGE, DEVICEMAP))? };
         let mut registered = Self { session, page, address: 0 };
         // SAFETY: the driver writes one address to the field; the page was just registered.
         unsafe {

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use sluice_load::driver::{Driver, DriverFacts};
 use sluice_load::record::write_line;
 use sluice_load::session::Session;
-use sluice_load::stream_gate_test::{self, StreamGateResult};
-use sluice_load::{checkpoint, steady};
+use sluice_load::{checkpoint, steady, stream_gate_test};
 
 /// How long a process to be locked may take to finish its submitted work.
 const LOCK_MS: u32 = 2_000;
@@ -48,25 +47,6 @@ pub(super) struct NvmlFacts {
     pub(super) mig: Option<bool>,
 }
 
-/// Outcomes of the two stream gate tests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Gates {
-    pub(super) writable: StreamGateResult,
-    /// Not tested beside a stream that never resumed: the test might not end.
-    pub(super) read_only: Option<StreamGateResult>,
-}
-
-impl Gates {
-    fn tried(
-        writable: impl FnOnce() -> StreamGateResult,
-        read_only: impl FnOnce() -> StreamGateResult,
-    ) -> Self {
-        let writable = writable();
-        let is_stuck = writable == StreamGateResult::NotReleased;
-        Self { writable, read_only: (!is_stuck).then(read_only) }
-    }
-}
-
 /// Outcome of locking a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,10 +63,7 @@ pub(crate) fn run(part: &Part) -> anyhow::Result<()> {
         Part::Gate => {
             // Printed before the session ends: with a stuck stream the session does not end.
             let session = Session::open(0).map_err(|why| why.to_string());
-            let tried = |session| {
-                Gates::tried(|| stream_gate_test::writable(session), || stream_gate_test::read_only(session))
-            };
-            print(&session.as_ref().map(tried))
+            print(&session.as_ref().map(stream_gate_test::run))
         }
         Part::Busy { depth, kernel_us } => {
             let kernel = Duration::from_micros(kernel_us);
@@ -158,6 +135,3 @@ fn lock(pid: i32) -> anyhow::Result<()> {
 fn print(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(write_line(value, &mut io::stdout().lock())?)
 }
-
-#[cfg(test)]
-mod tests;

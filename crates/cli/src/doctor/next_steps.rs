@@ -22,7 +22,6 @@ pub(super) const LOCK: &str = "needs driver 570 or newer, the host's pid namespa
      process without the hook cannot be stopped";
 pub(super) const MEMORY_OPS: &str = "update the driver: stream memory operations are on by default since 525. Until then submitted work \
      cannot be held back on the GPU";
-pub(super) const OWN_PAGES: &str = "none needed: gate words then have pages of their own";
 pub(super) const SEES_A_GPU: &str =
     "check that `nvidia-smi` lists a GPU here, and that CUDA_VISIBLE_DEVICES does not hide it";
 pub(super) const UTILITY: &str =

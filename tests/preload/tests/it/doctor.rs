@@ -96,7 +96,6 @@ fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
         "ctxsw_stats",
         "process_lock",
         "memory_ops",
-        "read_only_register",
         "hook",
         "outside",
         "driver_version",
