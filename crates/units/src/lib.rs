@@ -1,9 +1,11 @@
-//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact. Durations as text.
+//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact. Durations and Kubernetes quantities as text.
 #![forbid(unsafe_code)]
 
 mod duration;
+mod quantity;
 
 pub use duration::parse_duration;
+pub use quantity::{parse_quantity, parse_thousandths};
 
 use std::fmt;
 

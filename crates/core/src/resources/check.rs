@@ -1,10 +1,9 @@
 //! Rules for the entries of either notation.
 
-use super::quantity::parse_bytes;
 use super::{ClientEntry, Mistake, NAME_MAX, ParseOptions, Place};
 use crate::ledger::Class;
 use crate::share::{Share, ShareError, WHOLE_PPM};
-use sluice_units::parse_duration;
+use sluice_units::{parse_duration, parse_quantity};
 use std::collections::BTreeMap;
 
 /// An entry as written. `None`: the field is missing, which the reader of the notation has reported or allowed.
@@ -85,6 +84,12 @@ pub(super) fn check(
     }
     check_sum(&requests, mistakes);
     clients
+}
+
+/// Bytes of a Kubernetes quantity, for texts that a person writes: `64m`, a part of a byte, is refused, because 64 MiB is meant.
+#[must_use]
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    if text.ends_with(['n', 'u', 'm']) { None } else { parse_quantity(text) }
 }
 
 /// Reads a field that is there, or appends the mistake in it.

@@ -6,11 +6,10 @@
 mod check;
 mod edit;
 mod gemini;
-mod quantity;
 mod yaml;
 
+pub use check::parse_bytes;
 pub use edit::{EditError, set_suspended};
-pub use quantity::parse_bytes;
 pub use yaml::{line_of_key, shown};
 
 use crate::ledger::{Class, ClientSpec};

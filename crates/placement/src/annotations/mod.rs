@@ -11,7 +11,6 @@ mod lists;
 mod mistake;
 mod pod_demand;
 mod priority;
-mod quantity;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -23,10 +22,9 @@ pub use amount::{Amount, MAX_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use pod_demand::{Assignment, NoDemand, SpecDemand};
 pub use priority::Priority;
-pub use quantity::{parse_quantity, parse_thousandths};
 pub use read::{assigned, changeable_mistake};
 use sluice_units::Share;
-pub use sluice_units::parse_duration;
+pub use sluice_units::{parse_duration, parse_quantity, parse_thousandths};
 
 use crate::demand::Demand;
 

@@ -7,11 +7,10 @@ use sluice_units::Share;
 use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED};
 use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
 use super::mistake::{Mistake, Mistakes};
-use super::quantity::parse_quantity;
 use super::{GpuRequest, Priority, keys};
 use crate::demand::Demand;
 use crate::reasons::format_share;
-use sluice_units::parse_duration;
+use sluice_units::{parse_duration, parse_quantity};
 
 /// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;

@@ -1,7 +1,6 @@
 //! Annotations: their meaning, and each mistake with its message.
 
 mod flags;
-mod quantities;
 
 use std::collections::BTreeMap;
 
