@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     policy_file: Option<PathBuf>,
     /// What clients do while no manager answers
     #[arg(long, value_enum)]
-    on_manager_loss: Option<Loss>,
+    on_manager_loss: Option<OnManagerLoss>,
     /// Span over which requests are kept
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     window_ms: Option<Duration>,
@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     limit_period_ms: Option<Duration>,
     /// Whether the manager disables, enables and slices the channel groups of processes that announce them [default: auto]
     #[arg(long, value_enum)]
-    controls: Option<ControlsOf>,
+    controls: Option<Controls>,
     /// Whether the manager inspects attached processes, and with --control discovers processes of the clients' pods that run without the
     /// hook and schedules their channel groups. Needs --gpu-uuid, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and CAP_DAC_OVERRIDE for the
     /// driver's lock [default: off]
@@ -149,26 +149,6 @@ its peers. SIGTERM and SIGINT end it with status 0 and both sockets gone; with -
 Log: standard error, a line an event, filtered by RUST_LOG (default info).";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Loss {
-    /// Clients go on without tokens
-    Open,
-    /// Clients hold their launches
-    Closed,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ControlsOf {
-    /// Where a process sends a descriptor of the NVIDIA control device, if the driver's layouts are known
-    Auto,
-    /// The same with any driver
-    AnyDriver,
-    /// Those of a simulator too
-    Simulated,
-    /// Never: all clients are scheduled by token
-    Off,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
 enum UnhookedChoice {
     /// Where possible; otherwise the reason is logged and counted
     Auto,
@@ -221,23 +201,13 @@ impl Arguments {
             health: self.health,
             trace: self.trace.clone(),
             policy_file: self.policy_file.clone(),
-            on_manager_loss: match self.on_manager_loss {
-                None => d.on_manager_loss,
-                Some(Loss::Open) => OnManagerLoss::Open,
-                Some(Loss::Closed) => OnManagerLoss::Closed,
-            },
+            on_manager_loss: self.on_manager_loss.unwrap_or(d.on_manager_loss),
             window: self.window_ms.unwrap_or(d.window),
             base_quota: self.base_quota_ms.unwrap_or(d.base_quota),
             min_quota: self.min_quota_ms.unwrap_or(d.min_quota),
             max_quota: self.max_quota_ms.unwrap_or(d.max_quota),
             limit_period: self.limit_period_ms.unwrap_or(d.limit_period),
-            controls: match self.controls {
-                None => d.controls,
-                Some(ControlsOf::Auto) => Controls::Auto,
-                Some(ControlsOf::AnyDriver) => Controls::AnyDriver,
-                Some(ControlsOf::Simulated) => Controls::Simulated,
-                Some(ControlsOf::Off) => Controls::Off,
-            },
+            controls: self.controls.unwrap_or(d.controls),
             unhooked: matches!(self.adopt, Some(UnhookedChoice::Auto)),
             violation_policy: match self.violation_policy {
                 None => d.violation_policy,

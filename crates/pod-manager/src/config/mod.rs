@@ -197,27 +197,27 @@ pub struct Overcommit {
 }
 
 /// What processes do while no manager answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnManagerLoss {
-    /// They run on without grants (fail-open).
+    /// They run on without grants (fail-open)
     #[default]
     Open,
-    /// They hold their launches until a manager answers again (fail-closed).
+    /// They hold their launches until a manager answers again (fail-closed)
     Closed,
 }
 
 /// Whether the manager enables and disables channel groups and sets their time slices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Controls {
     /// Those of processes that send a descriptor of the NVIDIA control device, if a self-test has proven the controls, or without one if
-    /// the layouts of the driver are known.
+    /// the layouts of the driver are known
     #[default]
     Auto,
-    /// As `Auto`, for any version of the driver.
+    /// As `auto`, for any version of the driver
     AnyDriver,
-    /// Those of a simulator, too.
+    /// Those of a simulator, too
     Simulated,
-    /// None: all processes are scheduled by token.
+    /// None: all processes are scheduled by token
     Off,
 }
 
