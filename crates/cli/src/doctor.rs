@@ -162,7 +162,10 @@ fn of_gate(tried: anyhow::Result<Result<StreamGateResult, String>>) -> (Result<(
         }
         Err(why) => {
             let found = Effect::inconclusive(format!("{why:#}")).to_string();
-            return (Err(format!("memory operations: {found}")), of(CheckStatus::Inconclusive, &found, AGAIN));
+            return (
+                Err(format!("memory operations: {found}")),
+                of(CheckStatus::Inconclusive, &found, AGAIN),
+            );
         }
     };
     let found = describe(&outcome);

@@ -159,7 +159,7 @@ impl Asks {
             memory_bytes: request.demand.memory_bytes,
             models: request.demand.models,
             uuids: request.demand.uuids,
-            priority: request.priority.name(),
+            priority: request.class.name(),
         })
     }
 }

@@ -165,7 +165,7 @@ impl ClientRow {
         Self {
             namespace: Some(pod.namespace.clone()),
             name: pod.name.clone(),
-            priority: request.map(|request| request.priority.name().to_owned()),
+            priority: request.map(|request| request.class.name().to_owned()),
             asked_share: request.map(|request| share(request.demand.share)),
             limit_share: request.map(|request| share(request.limit)),
             memory_limit_bytes: request.map(|request| request.demand.memory_on(gpu_memory_bytes)),

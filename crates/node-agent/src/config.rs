@@ -2,7 +2,6 @@
 //! once.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -150,17 +149,9 @@ pub enum Task {
 }
 
 /// All mistakes of a configuration.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("configuration: {}", .0.join("; "))]
 pub struct ConfigMistakes(Vec<String>);
-
-impl fmt::Display for ConfigMistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("configuration: ")?;
-        f.write_str(&self.0.join("; "))
-    }
-}
-
-impl std::error::Error for ConfigMistakes {}
 
 impl Config {
     /// Folder of the versions of the library.

@@ -11,7 +11,6 @@
 //! other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use clap::{Args, FromArgMatches};
 use serde_yaml::{Mapping, Value};
@@ -41,16 +40,9 @@ pub(crate) struct Profile {
 }
 
 /// All mistakes in the profiles.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("profiles: {}", .0.join("; "))]
 pub(crate) struct Mistakes(Vec<String>);
-
-impl fmt::Display for Mistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "profiles: {}", self.0.join("; "))
-    }
-}
-
-impl std::error::Error for Mistakes {}
 
 /// Reads the profiles of a file.
 pub(crate) fn read(text: &str) -> Result<Vec<Profile>, Mistakes> {

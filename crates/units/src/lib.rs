@@ -1,9 +1,12 @@
-//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact. Durations and Kubernetes quantities as text.
+//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact. The scheduling classes. Durations and
+//! Kubernetes quantities as text.
 #![forbid(unsafe_code)]
 
+mod class;
 mod duration;
 mod quantity;
 
+pub use class::Class;
 pub use duration::parse_duration;
 pub use quantity::{parse_quantity, parse_thousandths};
 

@@ -15,7 +15,10 @@ fn check_gate(
 fn a_test_without_an_answer_is_inconclusive_and_no_refusal() {
     let inconclusive = (CheckStatus::Inconclusive, "does not answer", AGAIN);
     check_gate(Err(anyhow::anyhow!("gate does not answer")), inconclusive);
-    check_gate(Ok(Err("cuCtxCreate: 46".into())), (CheckStatus::Broken, "no context: cuCtxCreate: 46", DRIVER));
+    check_gate(
+        Ok(Err("cuCtxCreate: 46".into())),
+        (CheckStatus::Broken, "no context: cuCtxCreate: 46", DRIVER),
+    );
 }
 
 #[test]

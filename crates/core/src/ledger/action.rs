@@ -34,8 +34,9 @@ pub enum Deadline {
     Unlimited,
 }
 
-/// How a grant ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How a grant ended. The text is the name in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum GrantEnd {
     /// Every process returned it.
     Returned,

@@ -3,8 +3,9 @@
 use super::TokenLedger;
 use crate::ids::{ClientId, ProcessId};
 
-/// Why a process was granted, and no process of another client in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a process was granted, and no process of another client in its place. The text is the name in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum GrantReason {
     /// Its client is latency-critical.
     LatencyCritical,
@@ -22,23 +23,6 @@ pub enum GrantReason {
     Alone,
     /// Its client has the smallest virtual time of those that wait.
     SmallestVirtualTime,
-}
-
-impl GrantReason {
-    /// The name in a trace.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::LatencyCritical => "latency_critical",
-            Self::Joined => "joined",
-            Self::Beside => "beside",
-            Self::Neglected => "neglected",
-            Self::Slot => "slot",
-            Self::OutsideSlot => "outside_slot",
-            Self::Alone => "alone",
-            Self::SmallestVirtualTime => "smallest_virtual_time",
-        }
-    }
 }
 
 impl TokenLedger {

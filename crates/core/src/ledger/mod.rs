@@ -47,7 +47,8 @@ mod virtual_time;
 
 pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
 pub use grant_reason::GrantReason;
-pub use policy::{Class, ClientSpec, Policy};
+pub use policy::{ClientSpec, Policy};
+pub use sluice_units::Class;
 
 use crate::gangs::Slots;
 use crate::ids::{ClientId, ProcessId};

@@ -5,8 +5,9 @@
 //! docs/design/ledger.md compares both.
 
 use super::client::Client;
-use super::policy::{Class, ClientSpec};
+use super::policy::ClientSpec;
 use crate::share::WHOLE_PPM;
+use sluice_units::Class;
 
 /// The least weight: a client that receives nothing of the unrequested time still progresses, and virtual time advances at
 /// most a hundred times as fast as real time.

@@ -14,9 +14,7 @@ mod lossy;
 
 use lossy::LossyLog;
 pub use lossy::QUEUED_LINES;
-use std::fmt;
 use std::io::{self, IsTerminal};
-use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -27,23 +25,18 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 static LOG: OnceLock<LossyLog> = OnceLock::new();
 
 /// How an event is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
+#[strum(
+    serialize_all = "lowercase",
+    parse_err_ty = UnknownFormat,
+    parse_err_fn = unknown_format
+)]
 pub enum Format {
     /// Time, level, module, message and fields, for people.
     #[default]
     Text,
     /// One JSON object a line, for log collectors.
     Json,
-}
-
-impl Format {
-    /// The word for it in flags and chart values.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }
 
 impl Format {
@@ -58,26 +51,12 @@ impl Format {
 }
 
 /// A word that names no format.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("SLUICE_LOG_FORMAT is {0:?}, expected text or json")]
 pub struct UnknownFormat(String);
 
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SLUICE_LOG_FORMAT is {:?}, expected text or json", self.0)
-    }
-}
-
-impl std::error::Error for UnknownFormat {}
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(word: &str) -> Result<Self, UnknownFormat> {
-        [Self::Text, Self::Json]
-            .into_iter()
-            .find(|format| format.name() == word)
-            .ok_or_else(|| UnknownFormat(word.to_owned()))
-    }
+fn unknown_format(word: &str) -> UnknownFormat {
+    UnknownFormat(word.to_owned())
 }
 
 /// Sends the events of this process to standard error.

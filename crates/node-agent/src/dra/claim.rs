@@ -1,7 +1,6 @@
 //! An allocated claim to the shares of GPUs that it promises to its pod. Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
@@ -15,14 +14,9 @@ use super::device::device_name;
 use crate::prepared_claims::{DRIVER, GpuShare, PreparedClaim};
 
 /// All mistakes in a claim; never empty.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
 pub(super) struct ClaimMistakes(Vec<String>);
-
-impl fmt::Display for ClaimMistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
 
 /// Reads a claim whose devices of this node are to be prepared.
 ///

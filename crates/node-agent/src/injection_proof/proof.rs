@@ -38,7 +38,8 @@ impl OwnPath {
 }
 
 /// What is known of the path in force.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Proof {
     /// No container has shown yet whether the path works.
     #[default]
@@ -66,11 +67,6 @@ impl Proof {
     /// Value of the metric's label.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Proven(_) => "proven",
-            Self::NotInPod(_) => "not-in-pod",
-            Self::NotInAgent(_) => "not-in-agent",
-        }
+        self.into()
     }
 }

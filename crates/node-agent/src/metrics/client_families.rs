@@ -160,7 +160,7 @@ pub(super) fn add(
     }
     let class = class_name(client.class()).unwrap_or("unknown");
     let request = pod.and_then(|pod| GpuRequest::from_annotations(&pod.annotations).ok()?);
-    let priority = request.map_or("unknown", |request| request.priority.name());
+    let priority = request.map_or("unknown", |request| request.class.name());
     let more = [("class", class), ("priority", priority), ("pod_uid", client.pod_uid.as_str())];
     let help = "Always 1; the labels are the pod's class, requested priority and uid";
     families.set_gauges(&[own.as_slice(), &more].concat(), &[("sluice_client_info", help, 1.0)])

@@ -1,6 +1,6 @@
 //! A pod as the client of a GPU's manager.
 
-use sluice_placement::annotations::{GpuRequest, Priority};
+use sluice_placement::annotations::{self, GpuRequest};
 use sluice_proto::control::{Class, Client};
 
 /// The client that a request makes of a pod, with this memory. `overcommit`: the memory may leave the GPU.
@@ -16,7 +16,7 @@ pub(super) fn client(
         pod_uid: pod_uid.to_owned(),
         namespace: namespace.to_owned(),
         pod: pod.to_owned(),
-        class: class_of(request.priority).into(),
+        class: class_of(request.class).into(),
         quota_ppm: request.demand.share.ppm(),
         limit_ppm: request.limit.ppm(),
         memory_bytes,
@@ -27,11 +27,11 @@ pub(super) fn client(
     }
 }
 
-fn class_of(priority: Priority) -> Class {
-    match priority {
-        Priority::LatencyCritical => Class::LatencyCritical,
-        Priority::High => Class::High,
-        Priority::Normal => Class::Normal,
-        Priority::BestEffort => Class::BestEffort,
+fn class_of(class: annotations::Class) -> Class {
+    match class {
+        annotations::Class::LatencyCritical => Class::LatencyCritical,
+        annotations::Class::High => Class::High,
+        annotations::Class::Normal => Class::Normal,
+        annotations::Class::BestEffort => Class::BestEffort,
     }
 }

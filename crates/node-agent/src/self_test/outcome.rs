@@ -3,7 +3,8 @@
 use sluice_nvrm::self_test::{SelfTestResult, UsableControls};
 
 /// What is known of a GPU's driver controls.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The test has not run yet.
@@ -63,18 +64,8 @@ impl Outcome {
 
     /// The name in metrics.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Off => "off",
-            Self::Proven => "proven",
-            Self::StopsOnly { .. } => "stops-only",
-            Self::NoEffect { .. } => "no-effect",
-            Self::Inconclusive { .. } => "inconclusive",
-            Self::InUse { .. } => "in-use",
-            Self::Untried { .. } => "untried",
-            Self::Failed { .. } => "failed",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// A text for the administrator of the node; `None` if the controls work or the test is repeated later.

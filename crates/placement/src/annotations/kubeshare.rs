@@ -14,7 +14,8 @@ use super::amount::{Decimal, THOUSANDTH_PPM, parse_quota};
 use super::lists::{is_label, is_model, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::read::MIN_MEMORY;
-use super::{MAX_GPUS, Priority, keys, parse_quantity};
+use super::read::parse_class;
+use super::{Class, MAX_GPUS, keys, parse_quantity};
 
 /// Prefix of all of KubeShare's labels.
 pub const PREFIX: &str = "sharedgpu/";
@@ -82,7 +83,7 @@ fn same(key: &str, left: &str, right: &str) -> bool {
         || match key {
             keys::QUOTA | keys::LIMIT => parse_quota(left).is_some_and(|one| parse_quota(right) == Some(one)),
             keys::MEMORY => parse_quantity(left).is_some_and(|one| parse_quantity(right) == Some(one)),
-            keys::PRIORITY => Priority::parse(left).is_some_and(|one| Priority::parse(right) == Some(one)),
+            keys::PRIORITY => parse_class(left).is_some_and(|one| parse_class(right) == Some(one)),
             keys::GPU_MODEL => left.replace(' ', "-") == right.replace(' ', "-"),
             _ => false,
         }
@@ -159,7 +160,7 @@ impl Reader<'_> {
             self.set(keys::GPU_MODEL, model);
         }
         if let Some(priority) = self.value(PRIORITY, "a whole number from -1 to 100", priority) {
-            let ours = if priority > 0 { Priority::High } else { Priority::BestEffort };
+            let ours = if priority > 0 { Class::High } else { Class::BestEffort };
             self.set(keys::PRIORITY, ours.name().to_owned());
         }
         let name = self.value(GROUP_NAME, "a name of lower-case letters, digits and dashes", |text| {

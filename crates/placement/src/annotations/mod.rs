@@ -10,7 +10,6 @@ pub mod kubeshare;
 mod lists;
 mod mistake;
 mod pod_demand;
-mod priority;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -21,18 +20,17 @@ pub(crate) use amount::THOUSANDTH_PPM;
 pub use amount::{Amount, MAX_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use pod_demand::{Assignment, NoDemand, SpecDemand};
-pub use priority::Priority;
 pub use read::{assigned, changeable_mistake};
 use sluice_units::Share;
-pub use sluice_units::{parse_duration, parse_quantity, parse_thousandths};
+pub use sluice_units::{Class, parse_duration, parse_quantity, parse_thousandths};
 
 use crate::demand::Demand;
 
 /// The GPU request of a pod. The client is the pod: its containers share the requested share and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuRequest {
-    /// Priority.
-    pub priority: Priority,
+    /// Its class.
+    pub class: Class,
     /// What placement counts: 1 to 64 GPUs. The annotations do not contain the
     /// pod's PriorityClass: [`Demand::pod_priority`] is 0.
     pub demand: Demand,

@@ -7,7 +7,7 @@ use sluice_units::Share;
 use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED};
 use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
 use super::mistake::{Mistake, Mistakes};
-use super::{GpuRequest, Priority, keys};
+use super::{Class, GpuRequest, keys};
 use crate::demand::Demand;
 use crate::reasons::format_share;
 use sluice_units::{parse_duration, parse_quantity};
@@ -77,6 +77,12 @@ pub fn assigned(annotations: &BTreeMap<String, String>) -> Result<Option<Vec<Str
         .ok_or_else(|| Mistake::new(keys::ASSIGNED_GPU, text, "GPU UUIDs, comma-separated, none twice"))
 }
 
+/// A class by its name or level.
+pub(super) fn parse_class(text: &str) -> Option<Class> {
+    let mut all = Class::ALL.into_iter().zip(["0", "1", "2", "3"]);
+    all.find(|(class, level)| class.name() == text || *level == text).map(|(class, _)| class)
+}
+
 /// A mistake for each `sluice.dev/` key that no user may put on a pod.
 fn unknown(annotations: &BTreeMap<String, String>) -> Vec<Mistake> {
     let prefixed = annotations.iter().filter(|(key, _)| key.starts_with(keys::PREFIX));
@@ -103,7 +109,7 @@ impl Reader<'_> {
         if !keys::USER.iter().any(|key| self.annotations.contains_key(*key)) {
             return None;
         }
-        let priority = self.value(keys::PRIORITY, PRIORITY_ALLOWED, Priority::parse);
+        let class = self.value(keys::PRIORITY, PRIORITY_ALLOWED, parse_class);
         let gpus = self.value(keys::GPUS, GPUS_ALLOWED, amount::parse_gpus);
         let quota = self.value(keys::QUOTA, QUOTA_ALLOWED, amount::parse_quota);
         let limit = self.value(keys::LIMIT, LIMIT_ALLOWED, amount::parse_share);
@@ -117,10 +123,10 @@ impl Reader<'_> {
         let uuids = self.value(keys::GPU_UUID, UUID_ALLOWED, |text| parse_list(text, is_uuid));
         let containers = self.value(keys::CONTAINER, CONTAINER_ALLOWED, |text| parse_list(text, is_label));
         let gang = self.value(keys::GANG, GANG_ALLOWED, |text| is_label(text).then(|| text.to_owned()));
-        let priority = priority.unwrap_or_default();
+        let class = class.unwrap_or_default();
         let quota = quota.unwrap_or(Amount::Share(Share::ZERO));
         let request = GpuRequest {
-            priority,
+            class,
             demand: Demand {
                 gpus: match quota {
                     Amount::Share(_) => gpus.unwrap_or(1),
@@ -128,7 +134,7 @@ impl Reader<'_> {
                 },
                 models: models.unwrap_or_default(),
                 uuids: uuids.unwrap_or_default(),
-                latency_critical: priority.is_latency_critical(),
+                latency_critical: class.is_latency_critical(),
                 overcommits: overcommits.unwrap_or(false),
                 ..Demand::new(quota, memory_bytes)
             },
@@ -182,7 +188,7 @@ impl Reader<'_> {
             let by = if matches!(quota, Amount::Whole(_)) { keys::QUOTA } else { keys::GPUS };
             wrong.push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {by} asks for")));
         }
-        if request.priority != Priority::LatencyCritical && self.good(keys::PRIORITY) {
+        if request.class != Class::LatencyCritical && self.good(keys::PRIORITY) {
             wrong.push((keys::SLO, format!("only with {}: latency-critical", keys::PRIORITY)));
         }
         if request.demand.overcommits {
@@ -197,7 +203,7 @@ impl Reader<'_> {
 
     /// Why the memory of the pod cannot leave the GPU, if it cannot.
     fn against_overcommit(&self, request: &GpuRequest) -> Option<String> {
-        if request.priority == Priority::LatencyCritical {
+        if request.class == Class::LatencyCritical {
             Some(format!("not with {}: latency-critical, whose memory never leaves the GPU", keys::PRIORITY))
         } else if request.demand.gpus > 1 {
             Some("only with one GPU: memory that leaves it cannot be mapped on others".to_owned())

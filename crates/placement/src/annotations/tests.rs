@@ -10,7 +10,7 @@ use sluice_units::Share;
 use crate::demand::Demand;
 
 use super::keys;
-use super::{Amount, GpuRequest, Priority, assigned, parse_duration, parse_quantity};
+use super::{Amount, Class, GpuRequest, assigned, parse_duration, parse_quantity};
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| (format!("sluice.dev/{key}"), (*value).to_owned())).collect()
@@ -41,7 +41,7 @@ fn pod_without_sluice_keys_has_no_request() {
 #[test]
 fn quota_alone_is_a_share_of_time_and_memory() {
     let request = read(&[("quota", "0.3")]);
-    assert_eq!(request.priority, Priority::BestEffort);
+    assert_eq!(request.class, Class::BestEffort);
     assert_eq!((request.demand.share, request.limit), (share(300), Share::ONE));
     assert_eq!(request.demand.memory_on(10_001), 3_000);
     assert_eq!(request.demand.gpus, 1);
@@ -92,7 +92,7 @@ fn every_key_is_read() {
         ("memory-overcommit", "false"),
     ]);
     let expected = GpuRequest {
-        priority: Priority::LatencyCritical,
+        class: Class::LatencyCritical,
         demand: Demand {
             gpus: 2,
             slots: 1,
@@ -281,10 +281,10 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
     let amount = prop_oneof![shared, whole];
     let gang = prop::option::of("[a-z]([-a-z0-9]{0,8}[a-z0-9])?");
     (amount, 0..4usize, prop::option::of(1u64..), any::<(bool, bool)>(), gang).prop_map(
-        |((gpus, share, limit, memory_bytes), priority, slo, (named, overcommits), gang)| {
-            let priority = Priority::ALL[priority];
+        |((gpus, share, limit, memory_bytes), class, slo, (named, overcommits), gang)| {
+            let class = Class::ALL[class];
             GpuRequest {
-                priority,
+                class,
                 demand: Demand {
                     gpus,
                     slots: 1,
@@ -292,17 +292,17 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
                     memory_bytes,
                     models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },
                     uuids: Vec::new(),
-                    latency_critical: priority == Priority::LatencyCritical,
+                    latency_critical: class == Class::LatencyCritical,
                     overcommits: overcommits
                         && gpus == 1
                         && gang.is_none()
                         && memory_bytes.is_some()
-                        && priority != Priority::LatencyCritical,
+                        && class != Class::LatencyCritical,
                     gang: None,
                     pod_priority: 0,
                 },
                 limit,
-                slo_ns: slo.filter(|_| priority == Priority::LatencyCritical),
+                slo_ns: slo.filter(|_| class == Class::LatencyCritical),
                 containers: if named { vec!["a".to_owned(), "b".to_owned()] } else { Vec::new() },
                 suspended: named,
                 gang,

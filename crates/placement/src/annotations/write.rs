@@ -10,7 +10,7 @@ impl GpuRequest {
     /// Annotations that read back as this request.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
-        let mut map = BTreeMap::from([(keys::PRIORITY, self.priority.name().to_owned())]);
+        let mut map = BTreeMap::from([(keys::PRIORITY, self.class.name().to_owned())]);
         match self.demand.share {
             Share::ONE if self.demand.is_whole() => map.insert(keys::QUOTA, self.demand.gpus.to_string()),
             share => {

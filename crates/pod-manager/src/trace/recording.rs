@@ -5,7 +5,7 @@ use super::ring::Ring;
 use crate::latencies::NewLatencies;
 use sluice_core::channel_groups::{Activity, ChannelGroupScheduler, Control, ControlOp, ControlOutcome};
 use sluice_core::gangs::{CYCLE_NS, Slot, Slots};
-use sluice_core::ledger::{Action, Deadline, GrantEnd, TokenLedger};
+use sluice_core::ledger::{Action, Deadline, TokenLedger};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -220,7 +220,7 @@ impl Recording {
         let client_of = |process: ProcessId| self.processes.get(&process).map(|(client, _)| *client);
         Some(match *action {
             Action::Grant { process, client, deadline, waited_ns, .. } => {
-                let reason = Label::Borrowed(ledger.grant_reason(process, client, now).label());
+                let reason = Label::Borrowed(ledger.grant_reason(process, client, now).into());
                 let until_ns = if let Deadline::At(at) = deadline { Some(at) } else { None };
                 let by_groups = scheduler.quantum_state(process).is_some();
                 let granted = Decision::Granted { reason, waited_ns, until_ns, by_groups };
@@ -230,12 +230,19 @@ impl Recording {
                 (client_of(process)?, Some(process.0), Decision::Extended { until_ns: deadline })
             }
             Action::Disable { process } => (client_of(process)?, Some(process.0), Decision::Disabled),
-            Action::Revoke { process, reason } => {
-                (client_of(process)?, Some(process.0), Decision::Revoked { reason: label(reason) })
-            }
+            Action::Revoke { process, reason } => (
+                client_of(process)?,
+                Some(process.0),
+                Decision::Revoked { reason: Label::Borrowed(reason.into()) },
+            ),
             Action::Contended { .. } => return None,
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how, .. } => {
-                let charged = Decision::Charged { reason: label(how), held_ns, charged_ns, overrun_ns };
+                let charged = Decision::Charged {
+                    reason: Label::Borrowed(how.into()),
+                    held_ns,
+                    charged_ns,
+                    overrun_ns,
+                };
                 (client, None, charged)
             }
         })
@@ -327,18 +334,6 @@ fn began(process: ProcessId, at_ns: u64) -> TraceEvent {
 fn gang_slot(client: ClientId, slot: Slot, now: u64) -> TraceEvent {
     let Slot { start_ns, end_ns } = slot;
     TraceEvent::GangSlot { at_ns: now, client: client.0, start_ns, end_ns, cycle_ns: CYCLE_NS }
-}
-
-fn label(how: GrantEnd) -> Label {
-    Label::Borrowed(match how {
-        GrantEnd::Returned => "returned",
-        GrantEnd::Expired => "expired",
-        GrantEnd::ProcessGone => "process_gone",
-        GrantEnd::NotReturned => "not_returned",
-        GrantEnd::Withdrawn => "withdrawn",
-        GrantEnd::Delayed => "delayed",
-        GrantEnd::Continued => "continued",
-    })
 }
 
 #[cfg(test)]

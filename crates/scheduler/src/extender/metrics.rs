@@ -11,7 +11,8 @@ use super::leadership;
 use super::recheck::RecheckOutcome;
 
 /// Outcome of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Outcome {
     /// Filter reserved GPUs.
     Reserved,
@@ -33,23 +34,6 @@ pub(crate) enum Outcome {
     Inactive,
     /// The request is malformed.
     Error,
-}
-
-impl Outcome {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reserved => "reserved",
-            Self::Proposed => "proposed",
-            Self::Evicted => "evicted",
-            Self::Refused => "refused",
-            Self::Invalid => "invalid",
-            Self::Bound => "bound",
-            Self::NotReserved => "not-reserved",
-            Self::Unknown => "unknown",
-            Self::Inactive => "inactive",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// From 20 µs, the shortest time of an answer, to seconds.
@@ -131,21 +115,21 @@ impl Metrics {
 
     pub(crate) fn record_filter(&self, outcome: Outcome, seconds: f64) {
         self.filter_seconds.observe(seconds);
-        self.filters.with_label_values(&[outcome.name()]).inc();
+        self.filters.with_label_values(&[<&str>::from(outcome)]).inc();
     }
 
     pub(crate) fn record_preemption(&self, outcome: Outcome) {
-        self.preemptions.with_label_values(&[outcome.name()]).inc();
+        self.preemptions.with_label_values(&[<&str>::from(outcome)]).inc();
     }
 
     pub(crate) fn record_bind(&self, outcome: Outcome, seconds: f64) {
         self.bind_seconds.observe(seconds);
-        self.binds.with_label_values(&[outcome.name()]).inc();
+        self.binds.with_label_values(&[<&str>::from(outcome)]).inc();
     }
 
     /// Counts a recheck of pods that hold the GPUs a refused pod needs.
     pub(crate) fn record_recheck(&self, outcome: RecheckOutcome) {
-        self.rechecks.with_label_values(&[outcome.name()]).inc();
+        self.rechecks.with_label_values(&[<&str>::from(outcome)]).inc();
     }
 }
 

@@ -66,7 +66,7 @@ fn consumed_capacity_is_request_and_memory_and_config_the_rest() {
     let request = request(share);
     assert_eq!((request.demand.share.ppm(), request.limit.ppm()), (300_000, 800_000));
     assert_eq!(request.demand.memory_bytes, Some(2 << 30));
-    assert_eq!((request.priority.name(), request.slo_ns), ("latency-critical", Some(5_000_000)));
+    assert_eq!((request.class.name(), request.slo_ns), ("latency-critical", Some(5_000_000)));
     assert_eq!(request.gang.as_deref(), Some("ring"));
 }
 
@@ -99,7 +99,7 @@ fn claim_takes_precedence_over_class_key_by_key_and_only_for_its_requests() {
     let limits: Vec<_> =
         prepared.shares.iter().map(|share| (share.request.as_str(), request(share).limit.ppm())).collect();
     assert_eq!(limits, [("a", 500_000), ("b", 900_000)]);
-    assert!(prepared.shares.iter().all(|share| request(share).priority.name() == "high"));
+    assert!(prepared.shares.iter().all(|share| request(share).class.name() == "high"));
 }
 
 #[test]

@@ -33,7 +33,8 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 20;
 
 /// Outcome of a recheck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum RecheckOutcome {
     /// Some of the pods have ended.
     Found,
@@ -41,16 +42,6 @@ pub(crate) enum RecheckOutcome {
     Nothing,
     /// Some pods were not checked: too many, too often, or the API server did not answer in time.
     Unsure,
-}
-
-impl RecheckOutcome {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::Nothing => "nothing",
-            Self::Unsure => "unsure",
-        }
-    }
 }
 
 /// The rate limits. A filter call holds the lock during its recheck; calls that wait for the lock use its result.
