@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use strum::VariantArray;
+
 /// The outcome of one call. Every call of a governed function is counted under exactly one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<T> {
@@ -13,51 +15,43 @@ pub enum Outcome<T> {
     Refused,
 }
 
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
-        /// Why a call bypassed the rules.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(usize)]
-        pub enum Bypass { $($(#[doc = $doc])+ $name,)+ }
-
-        impl Bypass {
-            /// All reasons, in the order of their counters.
-            pub const ALL: &[Bypass] = &[$(Bypass::$name),+];
-
-            /// The reason as counters and metrics name it.
-            pub fn label(self) -> &'static str {
-                match self { $(Bypass::$name => $label,)+ }
-            }
-        }
-    };
-}
-
-reasons! {
+/// Why a call bypassed the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Bypass {
     /// The kill switch is on.
-    Disabled = "disabled",
+    Disabled,
     /// No manager is configured for this GPU.
-    NotManaged = "not_managed",
+    NotManaged,
     /// The manager does not answer, and the client is configured to go on without it.
-    ManagerGone = "manager_gone",
+    ManagerGone,
     /// The manager answered and does not admit this client.
-    NotAdmitted = "not_admitted",
+    NotAdmitted,
     /// The stream is being captured: the call records a graph node and runs nothing.
-    Capture = "capture",
+    Capture,
     /// The calling thread has no current context, or the driver is not initialised: the driver returns the error.
-    NoContext = "no_context",
+    NoContext,
     /// The call came from inside another governed call.
-    Nested = "nested",
+    Nested,
     /// The process is a fork of one that had used the driver.
-    Forked = "forked",
+    Forked,
     /// The end of the last grant waits for GPU work that may itself wait for this launch.
-    DrainStalled = "drain_stalled",
+    DrainStalled,
     /// The driver returned a function whose signature the table does not contain.
-    UnknownAbi = "unknown_abi",
+    UnknownAbi,
     /// The hook failed internally.
-    InternalError = "internal_error",
+    InternalError,
 }
 
 impl Bypass {
+    /// All reasons, in the order of their counters.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// The reason as counters and metrics name it.
+    pub fn label(self) -> &'static str {
+        self.into()
+    }
+
     /// Index of the reason's counter, below 32.
     pub fn index(self) -> usize {
         self as usize
