@@ -96,7 +96,7 @@ fn overcommitted() -> (World, String) {
     let clients = CLIENTS.replace("memory: 8Gi", "memory: 16Mi, overcommit: true");
     let change = |config: &mut Config| {
         let quantum = Duration::from_millis(500);
-        config.overcommit = Some(Overcommit { gpu_memory: 64 * MIB, host_memory: 64 * MIB, quantum });
+        config.overcommit = Some(Overcommit { gpu_memory: 64 * MIB, host_memory: 64 * MIB, numa_node: None, quantum });
     };
     (World::with(&clients, change), clients)
 }

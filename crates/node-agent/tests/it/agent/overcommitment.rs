@@ -2,13 +2,17 @@
 
 use super::api::Kind;
 use super::node::{Node, last_set, of_reason, soon, uuid};
+use crate::fake_gpus::gpu;
 use serde_json::json;
+use sluice_node_agent::gpus::driver::{Condition, Gpu, ScannedGpu};
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::SetClientsRequest;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_memory_reaches_the_manager_and_the_scheduler_and_memory_may_leave() {
     let node = Node::with_gpus(1).await;
+    let gpu = Gpu { numa: Some(1), ..gpu(0) };
+    node.gpus.set_answer(Ok(vec![ScannedGpu::Known(gpu, Condition::Good)]));
     // Seven tenths of the usable memory: 80 GiB without 0.5 GiB for each of ten device slots.
     let annotations = [("memory", "52Gi"), ("memory-overcommit", "true"), ("assigned-gpu", &uuid(0))];
     for name in ["first", "second"] {
@@ -16,7 +20,8 @@ async fn host_memory_reaches_the_manager_and_the_scheduler_and_memory_may_leave(
     }
     let agent = node.start_agent_with_flags("runtime", &["--host-memory=104Gi".to_owned()]).await;
     let arguments = node.started(1).await.remove(0);
-    let expected = format!("--overcommit-memory {} --host-memory {}", 75_u64 << 30, 104_u64 << 30);
+    let (on_gpu, on_host) = (75_u64 << 30, 104_u64 << 30);
+    let expected = format!("--overcommit-memory {on_gpu} --host-memory {on_host} --gpu-numa-node 1");
     assert!(arguments.contains(&expected), "{arguments}");
     let mut received = node.managers[0].received();
     let set = last_set(&mut received, "both pods", |set| set.clients.len() == 2).await;
@@ -49,7 +54,9 @@ async fn manager_without_host_memory_moves_no_memory() {
     let agent = node.start_agent().await;
     let arguments = node.started(1).await.remove(0);
     assert!(
-        !arguments.contains("--overcommit-memory") && !arguments.contains("--host-memory"),
+        ["--overcommit-memory", "--host-memory", "--gpu-numa-node"]
+            .iter()
+            .all(|flag| !arguments.contains(flag)),
         "{arguments}"
     );
     let set = last_set(&mut node.managers[0].received(), "the client", |set| !set.clients.is_empty()).await;
