@@ -1,6 +1,6 @@
 //! Memory of pods that may leave the GPU.
 
-use super::api::Kind;
+use super::api::{Kind, Seen};
 use super::node::{Node, last_set, of_reason, soon, uuid};
 use crate::fake_gpus::gpu;
 use serde_json::json;
@@ -98,5 +98,59 @@ async fn pod_is_suspended_while_its_annotation_says_so_also_by_a_new_agent() {
     assert_eq!(event["regarding"]["uid"], "uid-train");
     // The new agent has repeated no event of the old one.
     assert_eq!(of_reason(&mut node.api.seen(), "Suspended", 1).await.len(), 1);
+    agent.end().await;
+}
+
+/// Waits until conditions with these statuses were written, all of them to the pod.
+async fn conditions(node: &Node, expected: &[&str]) {
+    let written = |seen: &Seen| seen.conditions.len() >= expected.len();
+    let seen = soon("conditions", node.api.seen().wait_for(written)).await.unwrap().clone();
+    let statuses: Vec<_> =
+        seen.conditions.iter().map(|(pod, condition)| (pod.as_str(), condition["status"].clone())).collect();
+    let expected: Vec<_> = expected.iter().map(|status| ("train", json!(status))).collect();
+    assert_eq!(statuses, expected);
+    let (_, last) = seen.conditions.last().unwrap();
+    assert_eq!(last["type"], "sluice.dev/Suspended");
+    assert!(last["reason"].is_string() && last["lastTransitionTime"].is_string(), "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn condition_of_a_suspended_pod_follows_its_grants_over_a_new_agent() {
+    let node = Node::with_gpus(1).await;
+    let suspend = "sluice.dev/suspend";
+    node.put("never", &[("memory", "8Gi"), ("assigned-gpu", &uuid(0))]);
+    node.put("train", &[("memory", "8Gi"), ("assigned-gpu", &uuid(0))]);
+    let manager = &node.managers[0];
+    manager.set_memory_leaves(true);
+    let agent = node.start_agent().await;
+    last_set(&mut manager.received(), "both pods", |set| set.clients.len() == 2).await;
+    node.api.annotate("train", suspend, Some("true"));
+    of_reason(&mut node.api.seen(), "Suspended", 1).await;
+    // It gets grants until its memory has left.
+    manager.snapshots(3).await;
+    assert!(node.api.seen().borrow().conditions.is_empty());
+    node.api.refuse_conditions(1);
+    manager.set_memory_leaves(false);
+    conditions(&node, &["True"]).await;
+    agent.end().await;
+
+    // The condition is right, and the new agent does not write it again: another one would be in the lists below.
+    let agent = node.start_agent().await;
+    manager.snapshots(1).await;
+    conditions(&node, &["True"]).await;
+    agent.end().await;
+
+    // While no agent runs, the condition gets lost.
+    node.put("train", &[("memory", "8Gi"), ("assigned-gpu", &uuid(0)), ("suspend", "true")]);
+    let agent = node.start_agent().await;
+    conditions(&node, &["True", "True"]).await;
+    agent.end().await;
+
+    // While no agent runs, the pod is resumed.
+    node.api.annotate("train", suspend, None);
+    let agent = node.start_agent().await;
+    conditions(&node, &["True", "True", "False"]).await;
+    node.api.annotate("train", suspend, Some("true"));
+    conditions(&node, &["True", "True", "False", "True"]).await;
     agent.end().await;
 }
