@@ -1,7 +1,7 @@
 //! Small copies between pinned host memory and the GPU, made by a kernel in place of a copy engine.
 //!
 //! A neighbour that copies, allocates or frees keeps a copy engine for up to one of its time slices. `sluice_hook_core::hold_kernel` decides
-//! whether copies of a request avoid that. The kernel runs in the program's stream, so the order of commands stays the same. A copy that the
+//! whether copies of a request avoid that. They do while the manager says that memory of others moves. The kernel runs in the program's stream, so the order of commands stays the same. A copy that the
 //! kernel cannot make exactly as the driver would is left to the driver, and counted by its reason.
 
 mod counts;
@@ -11,7 +11,6 @@ mod plain_copy;
 use std::sync::atomic::Ordering::Relaxed;
 
 use sluice_driver_api::types::*;
-use sluice_hook_core::hold_kernel::HoldKernels;
 use sluice_hook_core::platform::{Clock, Stream, StreamKind, TokenLink};
 
 use crate::captures::CAPTURES;
@@ -31,16 +30,27 @@ const MAX_BYTES: usize = 1 << 20;
 /// Makes the copy on `stream` by a kernel if that is chosen and possible. `false` if the driver is to make it.
 #[inline]
 pub(crate) fn make(stream: (CUstream, bool), copy: impl FnOnce() -> Option<PlainCopy>) -> bool {
-    match hold_kernel::device_for(HoldKernels::may_copy_by_kernel) {
+    let chosen = |managed: &&ManagedDevice| {
+        managed.device.hold_kernels.may_copy_by_kernel() || managed.device.link.memory_moves()
+    };
+    match hold_kernel::device_of_call().filter(chosen) {
         Some(managed) => copy().is_some_and(|copy| try_make(managed, stream, copy)),
         None => false,
     }
 }
 
+/// Whether a kernel makes the copies now: because requests are shorter with it, or because memory of others moves. A move is over before
+/// requests show that.
+fn is_chosen(managed: &ManagedDevice) -> bool {
+    let link = &managed.device.link;
+    managed.device.hold_kernels.copies_by_kernel(HostClock.now_ns())
+        || link.memory_moves() && link.decides_memory()
+}
+
 #[cold]
 fn try_make(managed: &'static ManagedDevice, stream: (CUstream, bool), copy: PlainCopy) -> bool {
     guarded(false, || {
-        if !managed.device.hold_kernels.copies_by_kernel(HostClock.now_ns()) || fork::has_forked() {
+        if !is_chosen(managed) || fork::has_forked() {
             return false;
         }
         match launch(managed, stream, copy) {

@@ -232,12 +232,16 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
 /// The device of this thread's call, if its controller `wants` the call.
 #[inline]
 pub(crate) fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
-    let managed = match process::only_device() {
-        Some(managed) => managed,
-        None if is_any_allowed() => process::device_for_call()?,
-        None => return None,
-    };
-    wants(&managed.device.hold_kernels).then_some(managed)
+    device_of_call().filter(|managed| wants(&managed.device.hold_kernels))
+}
+
+/// The device of this thread's call. `None` also if the process has several devices and is latency-critical on none.
+#[inline]
+pub(crate) fn device_of_call() -> Option<&'static ManagedDevice> {
+    match process::only_device() {
+        None if is_any_allowed() => process::device_for_call(),
+        only => only,
+    }
 }
 
 /// Begins a request in the current context and launches or schedules its hold kernel.

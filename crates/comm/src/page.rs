@@ -50,7 +50,7 @@ pub mod grant {
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
     /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`], bit 4 [`SUSPENDED`], bit 5
-    /// [`PACED_MOVES`].
+    /// [`PACED_MOVES`], bit 6 [`MEMORY_MOVES`].
     pub const FLAGS: usize = 2;
     /// End of the grant as a value of the time-stamp counter: the one word the launch path loads.
     pub const DEADLINE_TSC: usize = 16;
@@ -113,6 +113,9 @@ pub mod grant {
     /// Flag: a latency-critical client works, so movable memory moves in small pieces with pauses. A manager that does not know the flag
     /// leaves it zero.
     pub const PACED_MOVES: u64 = 1 << 5;
+    /// Flag of a latency-critical client: memory of others leaves the GPU or returns, so the copy engines are busy. A manager that does not
+    /// know the flag leaves it zero.
+    pub const MEMORY_MOVES: u64 = 1 << 6;
 }
 
 /// Word indices of the report page, spaced as in [`grant`]. Words 19 to 22 and 48 stay free: hooks of earlier builds

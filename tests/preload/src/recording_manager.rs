@@ -70,6 +70,8 @@ struct State {
     /// Values in the pages of all clients: whether they are latency-critical, and the number of contenders.
     latency_critical: bool,
     contenders: u64,
+    /// Memory of others moves, as all clients are told.
+    memory_moves: bool,
     /// A request of this kind is read and never answered.
     hangs_at: Option<RequestKind>,
     /// Requests for grants that were not answered.
@@ -107,6 +109,13 @@ impl RecordingManager {
         let mut state = lock(&self.state);
         (state.latency_critical, state.contenders) = (latency_critical, contenders);
         // Grant pages and report pages alternately.
+        state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
+    }
+
+    /// Tells all present clients whether memory of others moves.
+    pub fn set_memory_moves(&self, moves: bool) {
+        let mut state = lock(&self.state);
+        state.memory_moves = moves;
         state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
     }
 
@@ -235,6 +244,7 @@ impl State {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
         page.set_contenders(self.contenders);
+        page.set_memory_moves(self.memory_moves);
         page.set_takes_gpu(self.latency_critical && self.contenders > 0);
         if page.set_urgent(self.urgent) {
             futex::wake_low(page.urgent_futex(), u32::MAX);

@@ -132,6 +132,12 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::PACED_MOVES != 0
     }
 
+    /// Whether memory of other clients leaves the GPU or returns; said to latency-critical clients.
+    #[inline]
+    pub fn memory_moves(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::MEMORY_MOVES != 0
+    }
+
     /// Contenders: how many other processes may use the GPU now.
     pub fn contenders(&self) -> u64 {
         read(self.0, grant::CONTENDERS)
@@ -300,6 +306,11 @@ impl GrantView<'_> {
     /// Sets whether movable memory moves in small pieces. Call it after [`Self::set_flags`], which clears this flag.
     pub fn set_paced_moves(&self, paced: bool) {
         self.set_flag(grant::PACED_MOVES, paced);
+    }
+
+    /// Sets whether memory of other clients moves. Call it after [`Self::set_flags`], which clears this flag.
+    pub fn set_memory_moves(&self, moves: bool) {
+        self.set_flag(grant::MEMORY_MOVES, moves);
     }
 
     fn set_flag(&self, flag: u64, is_set: bool) {

@@ -89,6 +89,11 @@ impl Pager {
         self.members.get(&client).is_some_and(Member::is_moving)
     }
 
+    /// Whether memory of any client leaves or returns.
+    pub fn has_moves(&self) -> bool {
+        self.members.values().any(Member::is_moving)
+    }
+
     /// Whether the fixed memory does not fit yet and clients leave for it.
     pub fn makes_room_for_fixed(&self) -> bool {
         let leaves = |member: &Member| matches!(member.phase, Phase::Leaving(_));

@@ -73,12 +73,13 @@ impl Copies {
     }
 
     /// Records the end of a request that began at about `began_ns`. If a kernel was to make its copies and could make none, as of pageable
-    /// memory, it is no sample of a kernel: soon no further one is tried.
+    /// memory, it is no sample of a kernel: soon no further one is tried. If a kernel has made one that a copy engine was to make, as while
+    /// memory of others moved, it is no sample of a copy engine.
     pub(super) fn end_request(&mut self, choice: CopyChoice, began_ns: u64, lasted_ns: Option<u64>) {
         match choice {
             CopyChoice::Settled => {}
             CopyChoice::Observed { by_kernel } | CopyChoice::Sample { by_kernel } => {
-                let is_as_chosen = !by_kernel || self.is_made;
+                let is_as_chosen = by_kernel == self.is_made;
                 self.test.learn(by_kernel, lasted_ns.filter(|_| is_as_chosen), true);
             }
         }

@@ -161,6 +161,8 @@ impl Residency {
         }
         pager.advance(now, fixed, &reported);
         let paced = critical_works(clients, processes, now);
+        // Before the rooms, by which moves begin.
+        show_moves(pager.has_moves(), clients, processes);
         let passed_ns = now.saturating_sub(std::mem::replace(&mut self.decided_at, now));
         for (id, memory) in &reported {
             show_room(pager.room(*id).unwrap_or(0), memory.need, paced, *id, processes);
@@ -303,6 +305,19 @@ fn read(id: ClientId, capacity: u64, clients: &Clients, processes: &Processes) -
     let is_promised = !overcommits && account.limit <= capacity && connected.next().is_some();
     let promised = if is_promised { account.limit } else { 0 };
     (promised.max(account.total()), None)
+}
+
+/// Shows latency-critical processes whether memory of others moves: their copies then avoid the copy engines.
+fn show_moves(moves: bool, clients: &Clients, processes: &Processes) {
+    let critical = clients.iter().filter(|(id, _)| clients.is_critical(*id));
+    let pages = critical
+        .flat_map(|(id, _)| processes.of_client(id))
+        .filter_map(|(_, process)| process.endpoint.pages.as_ref());
+    for grant in pages.map(|pages| pages.grant()) {
+        if grant.memory_moves() != moves {
+            grant.set_memory_moves(moves);
+        }
+    }
 }
 
 /// Shows each process of a client its part of the client's room. If that suffices for the client, it is all that the process needs. Else it is

@@ -53,6 +53,26 @@ fn memory_moves_in_small_pieces_while_a_latency_critical_client_works_and_a_seco
 }
 
 #[test]
+fn latency_critical_client_knows_when_memory_of_others_moves() {
+    let world = overcommitted(12 * MIB);
+    let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
+    assert!(a.reserve(MOVABLE));
+    reports(&world, &a, MOVABLE);
+    until("the room is there", || has_room(&world, &a, MOVABLE));
+    let moves = |hook: &Hook| hook.page().memory_moves();
+    assert!(!moves(&lc), "nothing moves yet");
+    assert!(b.reserve(MOVABLE));
+    reports(&world, &b, 0);
+    until("the first one leaves", || has_room(&world, &a, 0));
+    assert!(moves(&lc) && !moves(&a) && !moves(&b));
+    reports(&world, &a, 0);
+    until("the second one returns", || has_room(&world, &b, MOVABLE));
+    assert!(moves(&lc));
+    reports(&world, &b, MOVABLE);
+    assert!(!moves(&lc), "all is where it is to be");
+}
+
+#[test]
 fn idle_client_gives_its_memory_up_before_the_quantum_ends() {
     let world = overcommitted(12 * MIB);
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));

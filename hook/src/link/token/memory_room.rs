@@ -27,6 +27,12 @@ impl TokenConnection {
         self.decides_memory() && self.grant_view().paced_moves()
     }
 
+    /// Whether the manager says that memory of other clients moves, which keeps the copy engines busy. One load; the manager may be gone.
+    #[inline]
+    pub(crate) fn memory_moves(&self) -> bool {
+        self.grant_view().memory_moves()
+    }
+
     /// Sleeps until the manager decides anew, at most for `timeout`.
     pub(crate) fn wait_for_memory_room(&self, timeout: Duration) {
         let word = self.grant_view().memory_room_futex();

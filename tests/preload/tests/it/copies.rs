@@ -79,7 +79,7 @@ impl Drop for Neighbour {
 
 struct CopyBed {
     node: Node,
-    _manager: RecordingManager,
+    manager: RecordingManager,
 }
 
 impl CopyBed {
@@ -89,7 +89,7 @@ impl CopyBed {
             Node::with("2\nlc 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
         let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
         manager.set_contenders(true, 1);
-        Self { node, _manager: manager }
+        Self { node, manager }
     }
 
     fn service(&self) -> Tenant {
@@ -157,6 +157,26 @@ fn service_beside_copies_is_as_fast_as_alone() {
 #[test]
 fn service_beside_allocations_is_as_fast_as_alone() {
     service_is_as_fast_as_alone(Neighbour::allocations);
+}
+
+#[test]
+fn kernel_makes_the_copies_at_once_while_memory_of_others_moves() {
+    // Other tests' load may not make the requests slow, or the hook learns from that.
+    let _lock = exclusive();
+    let bed = CopyBed::new();
+    let mut service = bed.service();
+    // Until the tests of hold kernels and copies are over.
+    for _ in 0..2 {
+        requests(&mut service);
+    }
+    let mut made = |moves: bool| {
+        bed.manager.set_memory_moves(moves);
+        requests(&mut service).1
+    };
+    let (before, during, after) = (made(false), made(true), made(false));
+    assert_eq!(during, 1.0, "copies by a kernel during the moves");
+    assert!(before < 0.1 && after < 0.1, "by a kernel: {before} of the copies before and {after} after the moves");
+    service.finish().expect_success();
 }
 
 #[test]

@@ -30,6 +30,24 @@ fn kernel_makes_the_copies_once_that_shortens_requests() {
 }
 
 #[test]
+fn requests_whose_copies_a_kernel_made_unasked_are_no_samples_of_copy_engines() {
+    let mut server = Server::new();
+    for number in 0..300 {
+        let began = server.now;
+        let _held = server.begin(Trigger::Copy, 0);
+        // As while memory of others moves.
+        server.state.copies.made_by_kernel();
+        server.launch();
+        // The kernel seems to be slower than itself.
+        server.now = began + if began < server.state.copies.by_kernel_until_ns() { MS } else { 2 * MS };
+        server.finish();
+        server.now += 8 * MS + number % 7 * MS / 3;
+    }
+    let by_kernel = (0..50).filter(|_| request(&mut server, 900 * US, 0).1).count();
+    assert!(by_kernel <= 7, "{by_kernel} requests, though a copy engine is as fast");
+}
+
+#[test]
 fn a_request_is_a_sample_of_one_test_only() {
     // Hold kernels lengthen requests by less than copy engines do: were a request a sample of both, either test would go wrong.
     let mut server = Server::new();
