@@ -5,7 +5,7 @@ use std::thread;
 fn list_of_cpus_is_read_and_anything_else_refused() {
     assert_eq!(parse("0-3,8,10-11"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
     assert_eq!(parse(""), Some(Vec::new()));
-    for bad in ["a", "0-", "3-1", "-1", "0-18446744073709551615"] {
+    for bad in ["a", "0-", "3-1", "-1", "0-5000"] {
         assert_eq!(parse(bad), None, "{bad}");
     }
 }
