@@ -218,7 +218,7 @@ fn free_by<F: FnOnce() -> CUresult>(
 /// Releases the charge of an allocation on the device that was charged. Memory of a pool is charged until the pool gives it back.
 pub(crate) fn release(allocation: Allocation) {
     if allocation.pool != 0 {
-        pool_charges::freed();
+        pool_charges::note_free();
         return;
     }
     if let Some(managed) = process::device_in_use(allocation.device) {

@@ -1,6 +1,6 @@
 //! Stream-ordered memory: pools, and the memory of graphs, which the driver takes when a graph is launched.
 //!
-//! Both are charged by their reserved size, which the driver reports. The charges follow it at each allocation and free, at the end of a
+//! Both are charged by their reserved size, which the driver reports. The charges follow it at each allocation, at the end of a
 //! wait after a free, when a program asks how much memory it has, and before an allocation is refused.
 
 mod excess;

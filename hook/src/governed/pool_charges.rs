@@ -89,13 +89,8 @@ fn correct(managed: &ManagedDevice, correction: Correction) -> bool {
     }
 }
 
-/// Memory of a pool was freed.
-pub(super) fn freed() {
-    note_free();
-    refresh();
-}
-
-/// Memory of a pool was freed, so its size may change when the GPU has reached the free.
+/// Memory of a pool was freed, so its size may change when the GPU has reached the free. The driver gives it back at a wait, after which the
+/// charge is corrected.
 pub(super) fn note_free() {
     FREED.store(true, Relaxed);
 }

@@ -75,29 +75,20 @@ fn submit_out(managed: &ManagedDevice, chunks: &ChunkTable) -> (Vec<Group>, bool
 /// Makes the memory of all chunks on the GPU anew and copies their content back.
 pub(super) fn back(managed: &ManagedDevice, chunks: &mut ChunkTable, device: c_int) -> Back {
     register(chunks);
-    let mut failure = None;
-    for (context, chunk, place) in chunks.places_mut() {
+    let is_submitted = chunks.places_mut().all(|(context, chunk, place)| {
         let filled = with_context(context, || physical::fill_chunk(chunk, device));
-        failure = match filled.unwrap_or(Err(CUresult::ERROR_INVALID_CONTEXT)) {
-            Err(CUresult::ERROR_OUT_OF_MEMORY) => Some(Back::NoRoom),
-            Ok(()) if copy(managed, context, chunk, place, Direction::In) => None,
-            _ => Some(Back::Failed),
-        };
-        if failure.is_some() {
-            break;
-        }
-    }
+        filled == Some(Ok(())) && copy(managed, context, chunk, place, Direction::In)
+    });
     // Also after a failure: no copy may run when the memory is unmapped. All contexts are waited for.
     let failed = chunks.contexts().into_iter().filter(|context| !synchronize(*context)).count();
-    // Without an error of a context the content on the host is whole, and the next attempt may succeed.
-    let failure = if failed > 0 { Some(Back::Failed) } else { failure.map(|_| Back::NoRoom) };
-    match failure {
-        None => Back::Complete,
-        Some(failure) => {
-            chunks.ranges_mut().for_each(physical::empty);
-            failure
-        }
-    }
+    let back = match (failed, is_submitted) {
+        (0, true) => return Back::Complete,
+        // The content on the host is whole, and the next attempt may succeed.
+        (0, false) => Back::NoRoom,
+        _ => Back::Failed,
+    };
+    chunks.ranges_mut().for_each(physical::empty);
+    back
 }
 
 /// Pins the host memory that has not been pinned yet.

@@ -364,11 +364,15 @@ static void sixteen(void) {
     }
 }
 
+static pthread_barrier_t in_step;
+
 static void *own_stream(void *unused) {
     (void)unused;
     sluice_preemption_config as = config();
     DO(cuCtxSetCurrent(gpu.context));
     CUdeviceptr data = numbers(N);
+    /* The copies of numbers() and mixed() are on the legacy default stream, which runs: it lets through what a stopped stream holds. */
+    pthread_barrier_wait(&in_step);
     WELL(enable(CU_STREAM_PER_THREAD, &as));
     for (int i = 0; i < 20; i++) {
         stop(CU_STREAM_PER_THREAD);
@@ -377,6 +381,7 @@ static void *own_stream(void *unused) {
         WELL(restore(CU_STREAM_PER_THREAD));
     }
     DO(cuStreamSynchronize_ptsz(NULL));
+    pthread_barrier_wait(&in_step);
     EXPECT(mixed(data, N, 20));
     return NULL;
 }
@@ -384,6 +389,7 @@ static void *own_stream(void *unused) {
 /* 17: sixteen threads with a default stream each. */
 static void seventeen(void) {
     pthread_t threads[16];
+    EXPECT(pthread_barrier_init(&in_step, NULL, 16) == 0);
     for (int i = 0; i < 16; i++) EXPECT(pthread_create(&threads[i], NULL, own_stream, NULL) == 0);
     for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
 }

@@ -98,12 +98,12 @@ impl CopyBed {
         service
     }
 
-    /// A service whose copies a kernel makes, beside a process that copies.
-    fn by_kernel(&self) -> (Tenant, Neighbour) {
-        let neighbour = Neighbour::copies(&self.node);
+    /// A service whose copies a kernel makes, because memory of others moves.
+    fn by_kernel(&self) -> Tenant {
         let mut service = self.service();
+        self.manager.set_memory_moves(true);
         assert_eq!(service.ask("until-kernel"), "by kernel");
-        (service, neighbour)
+        service
     }
 }
 
@@ -175,7 +175,10 @@ fn kernel_makes_the_copies_at_once_while_memory_of_others_moves() {
     };
     let (before, during, after) = (made(false), made(true), made(false));
     assert_eq!(during, 1.0, "copies by a kernel during the moves");
-    assert!(before < 0.1 && after < 0.1, "by a kernel: {before} of the copies before and {after} after the moves");
+    assert!(
+        before < 0.1 && after < 0.1,
+        "by a kernel: {before} of the copies before and {after} after the moves"
+    );
     service.finish().expect_success();
 }
 
@@ -183,7 +186,7 @@ fn kernel_makes_the_copies_at_once_while_memory_of_others_moves() {
 fn copies_of_any_size_and_alignment_have_the_same_result() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     let answer = service.ask("random 200 1");
     let [made, _] = numbers(&answer)[..] else { panic!("{answer}") };
     assert!(made > 200, "{answer}");
@@ -194,7 +197,7 @@ fn copies_of_any_size_and_alignment_have_the_same_result() {
 fn captured_graph_contains_the_copies_of_the_program() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     let before = bed.node.row(&service);
     // The three commands that the program captured.
     assert_eq!(service.ask("graph 20"), "made 0 nodes 3");
@@ -209,7 +212,7 @@ fn captured_graph_contains_the_copies_of_the_program() {
 fn no_kernel_reads_host_memory_that_is_not_registered_any_more() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     let answer = service.ask("unregistered");
     let [registered, unregistered] = numbers(&answer)[..] else { panic!("{answer}") };
     assert!(registered > 0 && unregistered == 0, "{answer}");
@@ -220,7 +223,7 @@ fn no_kernel_reads_host_memory_that_is_not_registered_any_more() {
 fn no_kernel_makes_a_copy_for_which_a_kernel_on_another_stream_may_wait() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     assert_eq!(service.ask("beside 20"), "made 0");
     assert_eq!(service.ask("until-kernel"), "by kernel");
     service.finish().expect_success();
@@ -230,7 +233,7 @@ fn no_kernel_makes_a_copy_for_which_a_kernel_on_another_stream_may_wait() {
 fn copy_past_the_mapped_part_of_reserved_addresses_gets_the_answer_of_the_driver() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     assert_eq!(service.ask("mapped"), "inside 20 past 0");
     service.finish().expect_success();
 }
@@ -239,7 +242,7 @@ fn copy_past_the_mapped_part_of_reserved_addresses_gets_the_answer_of_the_driver
 fn no_kernel_writes_to_memory_that_the_gpu_may_only_read() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     assert_eq!(service.ask("read-only"), "read 1 written 0");
     service.finish().expect_success();
 }
@@ -248,7 +251,7 @@ fn no_kernel_writes_to_memory_that_the_gpu_may_only_read() {
 fn copies_keep_the_order_of_their_stream() {
     let _lock = shared();
     let bed = CopyBed::new();
-    let (mut service, _neighbour) = bed.by_kernel();
+    let mut service = bed.by_kernel();
     let answer = service.ask("streams");
     assert!(numbers(&answer)[0] > 80, "{answer}");
     service.finish().expect_success();

@@ -75,14 +75,12 @@ fn suspension_survives_the_manager(arguments: &str) {
 }
 
 #[test]
-#[ignore = "moves hundreds of MiB for half a minute; docs/design/residency.md has the command"]
 fn client_is_suspended_still_after_its_manager_was_killed() {
     let _lock = shared();
     suspension_survives_the_manager("--controls off");
 }
 
 #[test]
-#[ignore = "moves hundreds of MiB for half a minute; docs/design/residency.md has the command"]
 fn client_whose_channel_groups_are_scheduled_is_suspended_still_after_its_manager_was_killed() {
     let _lock = shared();
     suspension_survives_the_manager("--controls simulated");
