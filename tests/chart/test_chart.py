@@ -148,6 +148,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(having("pods/binding", "create"), [])
         self.assertEqual(having("nodes", "patch"), ["node-agent"])
         self.assertEqual(having("pods", "patch") + having("pods", "update"), [])
+        self.assertEqual((having("pods/status", "patch"), having("pods/status", "update")), (["node-agent"], []))
 
     def test_scheduler_creates_its_lease_itself_and_changes_no_other(self):
         # Argo CD applies no Lease: https://github.com/argoproj/argo-cd/blob/v2.7.2/util/settings/resources_filter.go
@@ -161,7 +162,7 @@ class Rights(unittest.TestCase):
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
-        writes = {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch")}
+        writes = {("nodes", "patch"), ("nodes/status", "patch"), ("pods/status", "patch"), ("events", "create"), ("events", "patch")}
         self.assertEqual(done, reads | writes)
 
     def test_every_container_is_confined(self):

@@ -130,6 +130,9 @@ pub(crate) struct Arguments {
     /// Memory of the host for what leaves the GPU: for all memory of the clients with overcommitment. Each process counts with the most that it had, until it ends
     #[arg(long, value_name = "BYTES", value_parser = parse_memory, requires = "overcommit_memory")]
     host_memory: Option<u64>,
+    /// NUMA node of the GPU, as in `/sys/bus/pci/devices/ADDRESS/numa_node`: memory of the host comes from there, as far as it has some [default: any node]
+    #[arg(long, value_name = "NODE", requires = "host_memory")]
+    gpu_numa_node: Option<u32>,
     /// How long a client with overcommitment keeps its memory at least while another one waits [default: 2000]
     #[arg(long, value_name = "MS", value_parser = parse_ms, requires = "overcommit_memory")]
     memory_quantum_ms: Option<Duration>,
@@ -231,6 +234,7 @@ impl Arguments {
                 Overcommit {
                     gpu_memory,
                     host_memory,
+                    numa_node: self.gpu_numa_node,
                     quantum: self.memory_quantum_ms.unwrap_or(Duration::from_secs(2)),
                 }
             }),

@@ -1,6 +1,7 @@
 //! `sluice-dev soak`: random driver calls of 64 threads in eight processes under the hook, while tenants, the pod-manager and the node
 //! agent are killed and stopped at random. Statements that must hold at any time are checked while it runs, the others whenever the
-//! tenants are quiet and at the end. The simulator's ledger is the witness.
+//! tenants are quiet and at the end. The simulator's ledger is the witness. Beside it a second node has clients whose memory does not fit on
+//! its GPU together.
 
 mod agent;
 mod api_server;
@@ -11,8 +12,10 @@ mod disturbances;
 mod end;
 mod failure;
 mod node;
+mod overcommitted;
 mod report;
 mod tenant;
+mod tenant_node;
 mod tenants;
 mod witness;
 
@@ -30,7 +33,9 @@ use sluice_test_bed::Interrupts;
 
 use disturbances::{Disturbances, Targets};
 use node::SoakNode;
+use overcommitted::Overcommitted;
 use report::Findings;
+use tenant_node::TenantNode;
 use tenants::Tenants;
 
 /// How long the tenants make calls between two checks.
@@ -81,6 +86,9 @@ pub(crate) struct TenantArguments {
     /// Use memory pools
     #[arg(long)]
     pools: bool,
+    /// Keep everything in memory that may leave the GPU
+    #[arg(long)]
+    movable: bool,
 }
 
 /// Runs the soak; fails with status 1 if a statement is broken.
@@ -93,7 +101,11 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
     let folder = node.folder();
     writeln!(io::stdout(), "{}", node.describe())?;
     let minutes = Duration::try_from_secs_f64(60.0 * flags.minutes).context("--minutes")?;
-    let outcome = soak(&mut node, (minutes, flags), &mut random, &mut findings, interrupts);
+    let mut overcommitted = Overcommitted::start(&mut random, interrupts)?;
+    let second = overcommitted.folder();
+    writeln!(io::stdout(), "{}", overcommitted.describe())?;
+    let outcome =
+        soak(&mut node, &mut overcommitted, (minutes, flags), &mut random, &mut findings, interrupts);
     if let Err(why) = &outcome {
         // An interrupted soak proves nothing; another error is a finding with the logs' ends.
         interrupts.check()?;
@@ -102,9 +114,13 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
     findings.finish(&node);
     if let Some(logs) = flags.logs.as_ref().filter(|_| !findings.is_ok()) {
         node.copy_logs(logs)?;
+        overcommitted.copy_logs(logs)?;
     }
-    drop(node);
-    findings.check("nothing is left of the soak's folder", !folder.exists(), || folder.display().to_string());
+    drop((node, overcommitted));
+    for folder in [folder, second] {
+        let is_left = folder.exists();
+        findings.check("nothing is left of the soak's folders", !is_left, || folder.display().to_string());
+    }
     writeln!(io::stdout(), "{findings}")?;
     flags.json.as_deref().map_or(Ok(()), |path| findings.save(path))?;
     Ok(if findings.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -112,6 +128,7 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
 
 fn soak(
     node: &mut SoakNode,
+    overcommitted: &mut Overcommitted,
     (minutes, flags): (Duration, &Arguments),
     random: &mut Random,
     findings: &mut Findings,
@@ -119,18 +136,27 @@ fn soak(
 ) -> anyhow::Result<()> {
     checks::remember_idle(node, findings)?;
     let mut tenants = Tenants::start(node, random, interrupts)?;
-    let outcome = rounds(node, &mut tenants, (minutes, flags.only), random, findings, interrupts);
+    let outcome = rounds(
+        (node, &mut *overcommitted),
+        &mut tenants,
+        (minutes, flags.only),
+        random,
+        findings,
+        interrupts,
+    );
     if outcome.is_err() && interrupts.check().is_ok() {
         // The tenants are killed when this function returns.
         failure::record(node, flags.on_failure.as_deref())?;
+        overcommitted.record_failure(flags.on_failure.as_deref())?;
     }
     outcome?;
-    end::end(node, tenants, findings, interrupts)
+    end::end(node, tenants, findings, interrupts)?;
+    overcommitted.end(findings, interrupts)
 }
 
 /// The rounds, each of which ends with a quiet state.
 fn rounds(
-    node: &mut SoakNode,
+    (node, overcommitted): (&mut SoakNode, &mut Overcommitted),
     tenants: &mut Tenants,
     (minutes, only): (Duration, Option<Targets>),
     random: &mut Random,
@@ -149,6 +175,7 @@ fn rounds(
         });
         findings.begin_round(round, targets);
         tenants.go()?;
+        overcommitted.begin_round(round, targets)?;
         let witness = witness::Witness::begin(node, targets)?;
         let mut disturbances = Disturbances::new(targets, random.split(round));
         let until = Instant::now() + ROUND;
@@ -156,11 +183,13 @@ fn rounds(
             disturbances.proceed(node, tenants, findings, interrupts)?;
             tenants.poll(node, findings)?;
             witness.look(node, findings)?;
+            overcommitted.proceed(findings, interrupts)?;
             interrupts.pause()?;
         }
         disturbances.undo_all(node, tenants, interrupts)?;
         witness.end(node, findings)?;
         checks::quiet(node, tenants, findings, interrupts)?;
+        overcommitted.end_round(findings, interrupts)?;
         findings.print_progress(begin.elapsed())?;
     }
     Ok(())
@@ -173,18 +202,19 @@ pub(crate) fn run_tenant(flags: &TenantArguments) -> anyhow::Result<()> {
         fs::write(cgroup.join("cgroup.procs"), "0")
             .with_context(|| format!("cannot join {}", cgroup.display()))?;
     }
-    let child = if flags.children { child_command()? } else { Vec::new() };
+    let child = if flags.children { child_command(flags.movable)? } else { Vec::new() };
     // A short child ends soon; 64 threads leave the cores of this machine some time.
     let pause = Duration::from_millis(if flags.calls.is_some() { 2 } else { 40 });
-    let TenantArguments { seed, threads, calls, pools, .. } = *flags;
-    random_calls::run(&Config { seed, threads, calls, pools, pause, child }).context("random calls")
+    let TenantArguments { seed, threads, calls, pools, movable, .. } = *flags;
+    random_calls::run(&Config { seed, threads, calls, pools, movable, pause, child }).context("random calls")
 }
 
 /// This program as a short child of this process, which kills it at its own end.
-fn child_command() -> anyhow::Result<Vec<OsString>> {
+fn child_command(movable: bool) -> anyhow::Result<Vec<OsString>> {
     let program = std::env::current_exe().context("cannot find this program's path")?;
     let parent = std::process::id().to_string();
     let arguments = ["--parent", &parent, "soak-tenant", "--threads", "2", "--calls", "12"];
+    let arguments = arguments.into_iter().chain(movable.then_some("--movable"));
     Ok([program.into_os_string()].into_iter().chain(arguments.map(OsString::from)).collect())
 }
 

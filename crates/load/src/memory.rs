@@ -36,8 +36,13 @@ impl<'s> DeviceBuffer<'s> {
 
     /// Fills it with [`kernel::initial`], after everything submitted on blocking streams.
     pub fn fill_with_initial_words(&self) -> Result<(), Error> {
+        self.fill(kernel::initial)
+    }
+
+    /// Fills it with a function of the index of each word, after everything submitted on blocking streams.
+    pub fn fill(&self, word: impl Fn(u64) -> u64) -> Result<(), Error> {
         let words = self.bytes / size_of::<u64>();
-        let host: Vec<u64> = (0..words as u64).map(kernel::initial).collect();
+        let host: Vec<u64> = (0..words as u64).map(word).collect();
         // SAFETY: the source has whole words of a buffer of `self.bytes` and outlives the call, which returns when the copy has been taken.
         unsafe {
             call!(

@@ -8,6 +8,7 @@ mod allocation;
 mod caller;
 mod captured;
 mod children;
+mod patterned;
 mod phase;
 mod random;
 mod second_context;
@@ -42,6 +43,8 @@ pub struct Config {
     pub calls: Option<u64>,
     /// Use memory pools, and allocate in captures. A pool may grow beyond a limit until its stream has reached the free.
     pub pools: bool,
+    /// Keep everything in memory from `cuMemAlloc` that is large enough to leave the GPU, and compare all of it.
+    pub movable: bool,
     /// The longest pause of a thread between two calls.
     pub pause: Duration,
     /// A program that uses the driver and ends by itself, with arguments; `--seed N` is added. Started now and then if not empty.
@@ -98,6 +101,16 @@ pub(crate) enum Failure {
     WrongResult {
         /// Kernels that were launched.
         launched: u64,
+    },
+    /// Memory that nothing has changed has another content.
+    #[error("word {index} of a block is {found:#018x}, expected {expected:#018x}")]
+    WrongWord {
+        /// Its place, in words.
+        index: u64,
+        /// What was read.
+        found: u64,
+        /// What was written.
+        expected: u64,
     },
     /// A child was not started, or ended with an error.
     #[error("a child: {0}")]

@@ -31,7 +31,9 @@ use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_node, about_pod};
-use crate::node::{WantedTaint, evictions, health_events, node_object, violation_events};
+use crate::node::{
+    WantedTaint, evictions, health_events, node_object, suspended_condition, violation_events,
+};
 use crate::nri::InForce;
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
@@ -160,6 +162,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
             refused,
             suspended,
         ),
+    );
+    tasks.spawn_abortable(
+        "suspended conditions",
+        suspended_condition::publish(client.clone(), command.clone(), pods.clone(), assignments.clone()),
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));

@@ -13,7 +13,7 @@ use sluice_sys::clock::monotonic_ns;
 
 use super::physical;
 use super::state::{CHUNKS, DEVICE, GATE, PENDING, WAITING, notify};
-use super::transfer::{self, Back, synchronize};
+use super::transfer::{self, Back, CopyCount, synchronize};
 use crate::captures::CAPTURES;
 use crate::gpu::{relax_capture_mode, with_context};
 use crate::process::ManagedDevice;
@@ -172,11 +172,12 @@ impl Mover {
         let mut chunks = lock(&CHUNKS);
         let (bytes, begun) = (chunks.resident_bytes(), monotonic_ns());
         self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
-        if !transfer::out(self.managed, &mut chunks) {
+        let count = CopyCount::default();
+        if !transfer::out(self.managed, &mut chunks, &count) {
             GATE.open();
             return false;
         }
-        log_move("memory left the GPU", bytes, begun);
+        log_move("memory left the GPU", bytes, begun, &count);
         true
     }
 
@@ -186,9 +187,10 @@ impl Mover {
         let Ok(device) = c_int::try_from(self.managed.ordinal) else { return false };
         let begun = monotonic_ns();
         self.managed.device.link.report_memory(MovableMemory { moves: true, ..place_of(&chunks) });
-        match transfer::back(self.managed, &mut chunks, device) {
+        let count = CopyCount::default();
+        match transfer::back(self.managed, &mut chunks, device, &count) {
             Back::Complete => {
-                log_move("memory returned to the GPU", chunks.bytes(), begun);
+                log_move("memory returned to the GPU", chunks.bytes(), begun, &count);
                 true
             }
             Back::NoRoom => false,
@@ -229,7 +231,8 @@ fn discard_freed() {
     lock(&CHUNKS).take_freed(&freed).iter().for_each(physical::discard);
 }
 
-fn log_move(what: &str, bytes: u64, begun_ns: u64) {
+fn log_move(what: &str, bytes: u64, begun_ns: u64, count: &CopyCount) {
     let us = monotonic_ns().saturating_sub(begun_ns) / 1000;
-    settings::log(format_args!("{what} bytes={bytes} us={us}"));
+    let (copies, pauses) = (count.copies.get(), count.pauses.get());
+    settings::log(format_args!("{what} bytes={bytes} us={us} copies={copies} pauses={pauses}"));
 }

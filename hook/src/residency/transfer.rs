@@ -1,6 +1,7 @@
 //! Moves the content of all chunks between the GPU and the host memory, and their physical memory with it: while a copy runs, the driver
 //! gives back or makes the memory of other chunks.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use sluice_driver_api::types::*;
@@ -30,6 +31,15 @@ pub(super) enum Back {
     Failed,
 }
 
+/// The copies of a move, for the log.
+#[derive(Debug, Default)]
+pub(super) struct CopyCount {
+    /// Copies that were submitted.
+    pub(super) copies: Cell<u64>,
+    /// Pauses after a copy.
+    pub(super) pauses: Cell<u64>,
+}
+
 /// Chunks in a row whose copies have been submitted, up to a mark.
 struct Group {
     mark: Mark,
@@ -37,9 +47,9 @@ struct Group {
 }
 
 /// Copies everything to the host and gives the memory on the GPU back. `false`: a copy was refused, and everything is where it was.
-pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable) -> bool {
+pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable, count: &CopyCount) -> bool {
     register(chunks);
-    let (groups, submitted) = submit_out(managed, chunks);
+    let (groups, submitted) = submit_out(managed, chunks, count);
     if submitted {
         let mut rest = chunks.places_mut();
         for group in &groups {
@@ -55,11 +65,11 @@ pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable) -> bool {
 }
 
 /// Submits the copies of all chunks to the host, with a mark behind each group. `false`: one was refused, or could not be marked.
-fn submit_out(managed: &ManagedDevice, chunks: &ChunkTable) -> (Vec<Group>, bool) {
+fn submit_out(managed: &ManagedDevice, chunks: &ChunkTable, count: &CopyCount) -> (Vec<Group>, bool) {
     let mut groups = Vec::new();
     let (mut number, mut rest) = (0, chunks.places().peekable());
     while let Some((context, chunk, place)) = rest.next() {
-        if !copy(managed, context, chunk, place, Direction::Out) {
+        if !copy(managed, context, chunk, (place, Direction::Out), count) {
             return (groups, false);
         }
         number += 1;
@@ -73,11 +83,16 @@ fn submit_out(managed: &ManagedDevice, chunks: &ChunkTable) -> (Vec<Group>, bool
 }
 
 /// Makes the memory of all chunks on the GPU anew and copies their content back.
-pub(super) fn back(managed: &ManagedDevice, chunks: &mut ChunkTable, device: c_int) -> Back {
+pub(super) fn back(
+    managed: &ManagedDevice,
+    chunks: &mut ChunkTable,
+    device: c_int,
+    count: &CopyCount,
+) -> Back {
     register(chunks);
     let is_submitted = chunks.places_mut().all(|(context, chunk, place)| {
         let filled = with_context(context, || physical::fill_chunk(chunk, device));
-        filled == Some(Ok(())) && copy(managed, context, chunk, place, Direction::In)
+        filled == Some(Ok(())) && copy(managed, context, chunk, (place, Direction::In), count)
     });
     // Also after a failure: no copy may run when the memory is unmapped. All contexts are waited for.
     let failed = chunks.contexts().into_iter().filter(|context| !synchronize(*context)).count();
@@ -105,7 +120,13 @@ enum Direction {
 }
 
 /// Submits the copy of a chunk to its place in the host memory, or from there. `false`: the driver has refused it.
-fn copy(managed: &ManagedDevice, context: u64, chunk: &Chunk, place: u64, direction: Direction) -> bool {
+fn copy(
+    managed: &ManagedDevice,
+    context: u64,
+    chunk: &Chunk,
+    (place, direction): (u64, Direction),
+    count: &CopyCount,
+) -> bool {
     let table = real::table();
     let submit = |(at, bytes): (u64, u64)| {
         let (Some(host), Ok(size)) = (host_memory::at(at, bytes), usize::try_from(bytes)) else {
@@ -124,13 +145,20 @@ fn copy(managed: &ManagedDevice, context: u64, chunk: &Chunk, place: u64, direct
         };
         submitted.unwrap_or(CUresult::ERROR_NOT_SUPPORTED)
     };
-    let submit = |part| as_work(managed, || submit(part)) == CUresult::SUCCESS;
+    let submit = |part| {
+        count.copies.update(|copies| copies + 1);
+        as_work(managed, || submit(part)) == CUresult::SUCCESS
+    };
+    let pause = || {
+        count.pauses.update(|pauses| pauses + 1);
+        pause(context)
+    };
     let all = || {
         host_memory::parts(place, chunk.bytes).all(|(at, bytes)| {
             if !managed.device.link.paces_moves() {
                 return submit((at, bytes));
             }
-            host_memory::pieces(at, bytes).all(|piece| submit(piece) && pause(context))
+            host_memory::pieces(at, bytes).all(|piece| submit(piece) && pause())
         })
     };
     with_context(context, all) == Some(true)

@@ -307,3 +307,27 @@ def test_agent_may_set_its_taint_and_no_other_part_of_the_node(cluster):
     for spec in ({"taints": [{"key": "pool", "effect": "NoSchedule"}]}, {"taints": [*there, taint | {"effect": "NoExecute"}]}, {"unschedulable": True}, {"providerID": "other://node"}):
         message = refused("PATCH", path, {"spec": spec}, merge, as_other=own)
         assert "not the rest of the node" in message, message
+
+
+def test_agent_may_set_its_condition_on_pods_of_its_node_and_nothing_else_of_them(cluster):
+    product.need()
+    strategic = "application/strategic-merge-patch+json"
+    condition = {"type": "sluice.dev/Suspended", "status": "True", "reason": "Suspended"}
+    with cluster.namespace() as ns:
+        product.create(ns, product.idle("own", quota="0.1", memory="64Mi"))
+        product.all_running(ns)
+        path, own = f"/api/v1/namespaces/{ns}/pods/own/status?dryRun=All", agent_of(cluster.node)
+        made = api.request("PATCH", path, {"status": {"conditions": [condition]}}, strategic, as_other=own)
+        assert [one["status"] for one in made["status"]["conditions"] if one["type"] == condition["type"]] == ["True"], made["status"]
+        message = refused("PATCH", path, {"status": {"conditions": [condition]}}, strategic, as_other=agent_of("another"))
+        assert "may change only pods of that node" in message, message
+        others = [
+            {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+            {"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}},
+            {"status": {"message": "other"}},
+            {"metadata": {"annotations": {"other": "value"}}},
+            {"metadata": {"finalizers": ["other.dev/finalizer"]}},
+        ]
+        for other in others:
+            message = refused("PATCH", path, other, strategic, as_other=own)
+            assert "may change only the condition sluice.dev/Suspended" in message, message

@@ -93,7 +93,10 @@ def test_suspended_pod_leaves_the_gpu_and_returns_over_a_restart_of_the_agent(cl
         api.kubectl("annotate", "pod", "first", "sluice.dev/suspend=true", "-n", ns)
         cluster.until("its memory has left", 60, lambda: resident(ns) == 0)
         cluster.until("its event", 30, lambda: reasons(cluster, ns, "first") == ["Suspended"])
+        # As a user waits for it. Kubelet and the agent both write the pod's status.
+        cluster.wait("pod/first", "condition=sluice.dev/Suspended", ns)
         stands_still(cluster, ns)
+        assert condition(cluster, ns)["reason"] == "Suspended" and condition(cluster, ns, "Ready")["status"] == "True"
         old = product.agent()
         api.request("DELETE", f"/api/v1/namespaces/{product.NAMESPACE}/pods/{old['metadata']['name']}")
         cluster.until("another agent", 60, lambda: product.agent_is_another(old))
@@ -102,11 +105,13 @@ def test_suspended_pod_leaves_the_gpu_and_returns_over_a_restart_of_the_agent(cl
         is_away = lambda: series(ns, "sluice_client_memory_swapped_bytes").get("first") == has
         cluster.until("its memory has left again", 90, lambda: is_suspended(ns) and resident(ns) == 0 and is_away())
         stands_still(cluster, ns)
+        cluster.until("its condition", 30, lambda: condition(cluster, ns)["status"] == "True")
         api.kubectl("annotate", "pod", "first", "sluice.dev/suspend-", "-n", ns)
         began = verified(cluster, ns, "first")
         cluster.until("its memory is back", 60, lambda: resident(ns) == has)
         cluster.until("it works", 60, lambda: verified(cluster, ns, "first") > began)
         cluster.until("its event", 30, lambda: reasons(cluster, ns, "first")[-1:] == ["Resumed"])
+        cluster.wait("pod/first", "condition=sluice.dev/Suspended=False", ns)
 
 
 def resident(ns: str) -> float | None:
@@ -115,6 +120,11 @@ def resident(ns: str) -> float | None:
 
 def is_suspended(ns: str) -> bool:
     return product.clients_of(ns).get("first", {}).get("suspended", False)
+
+
+def condition(cluster, ns: str, kind: str = "sluice.dev/Suspended") -> dict:
+    (found,) = [one for one in cluster.get("pod", "first", ns)["status"]["conditions"] if one["type"] == kind]
+    return found
 
 
 def stands_still(cluster, ns: str) -> None:

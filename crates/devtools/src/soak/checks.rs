@@ -8,6 +8,7 @@ use super::census::{Usage, processes_of, usage};
 use super::clients::CLIENTS;
 use super::node::SoakNode;
 use super::report::Findings;
+use super::tenant_node::TenantNode;
 use super::tenants::Tenants;
 use super::witness::memory;
 
@@ -116,7 +117,7 @@ fn compare_answers(
 fn wrong_answers(node: &SoakNode, tenants: &Tenants) -> anyhow::Result<Vec<String>> {
     let ledger = node.gpu().ledger()?;
     let differs = tenants.all.iter().filter_map(|tenant| {
-        let (limit, used) = (CLIENTS[tenant.client].memory_bytes(), memory(&ledger, tenant.client_name()));
+        let (limit, used) = (tenant.definition.memory_bytes(), memory(&ledger, tenant.client_name()));
         let (free, total) = (tenant.counts.free, tenant.counts.total);
         let is_true = total == limit && free == limit.saturating_sub(used);
         (!is_true)

@@ -12,6 +12,10 @@ pub(super) struct Client {
     /// Uses memory pools. The driver may make a pool larger than the limit allows, until the allocation returns
     /// (docs/design/memory.md). So the peak of such a process is not compared with the limit, and its excess may last some seconds.
     pub(super) pools: bool,
+    /// Its memory may leave the GPU.
+    pub(super) overcommits: bool,
+    /// Starts short children.
+    pub(super) children: bool,
 }
 
 impl Client {
@@ -27,14 +31,25 @@ impl Client {
     /// Its line of a resource file.
     pub(super) fn line(&self) -> String {
         let Self { name, class, request, limit, memory_mib, .. } = self;
+        let more = if self.overcommits { ", overcommit: true" } else { "" };
         format!(
-            "  - {{ name: {name}, request: {request}, limit: {limit}, memory: {memory_mib}Mi, class: {class} }}\n"
+            "  - {{ name: {name}, request: {request}, limit: {limit}, memory: {memory_mib}Mi, class: {class}{more} }}\n"
         )
     }
 }
 
-const fn client(name: &'static str, class: &'static str, memory_mib: u64) -> Client {
-    Client { name, class, request: 0.1, limit: 1.0, memory_mib, processes: 1, pools: false }
+pub(super) const fn client(name: &'static str, class: &'static str, memory_mib: u64) -> Client {
+    Client {
+        name,
+        class,
+        request: 0.1,
+        limit: 1.0,
+        memory_mib,
+        processes: 1,
+        pools: false,
+        overcommits: false,
+        children: false,
+    }
 }
 
 /// Eight processes. The last client has two and starts short children besides.
@@ -45,13 +60,13 @@ pub(super) const CLIENTS: [Client; 7] = [
     Client { pools: true, ..client("pools", "best-effort", 1024) },
     client("narrow", "best-effort", 128),
     Client { limit: 0.25, ..client("limited", "best-effort", 512) },
-    Client { processes: 2, ..client("several", "best-effort", 640) },
+    Client { processes: 2, children: true, ..client("several", "best-effort", 640) },
 ];
 
 /// Threads of each process.
 pub(super) const THREADS: u32 = 8;
 
-/// The resource file of all clients.
-pub(super) fn resource_file() -> String {
-    format!("clients:\n{}", CLIENTS.iter().map(Client::line).collect::<String>())
+/// The resource file of these clients.
+pub(super) fn resource_file(clients: &[Client]) -> String {
+    format!("clients:\n{}", clients.iter().map(Client::line).collect::<String>())
 }

@@ -10,6 +10,7 @@ use super::checks::{agree, daemons, has_grown};
 use super::clients::CLIENTS;
 use super::node::SoakNode;
 use super::report::Findings;
+use super::tenant_node::TenantNode;
 use super::tenants::Tenants;
 
 /// How long a tenant may take to end, and until what it had is free.

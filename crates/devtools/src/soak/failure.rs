@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 use super::census::{ProcessFacts, processes_of};
-use super::node::SoakNode;
+use super::tenant_node::TenantNode;
 
 /// The file of the description, beside the logs.
 const FILE: &str = "failure.log";
 
 /// Writes the states of all processes and the simulator's ledger into the soak's folder, then runs `command` with the folder as its
 /// argument, if one is given.
-pub(super) fn record(node: &SoakNode, command: Option<&Path>) -> anyhow::Result<()> {
+pub(super) fn record(node: &impl TenantNode, command: Option<&Path>) -> anyhow::Result<()> {
     let folder = node.folder();
     let mut text: String = processes_of(&folder).iter().map(describe).collect();
     match node.gpu().ledger() {

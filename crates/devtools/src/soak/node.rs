@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use sluice_test_bed::{Artifacts, Interrupts, Metrics, Process, SimulatedGpu, TestBed, TestBedOptions};
 
 use super::agent::{Agent, GPU};
-use super::clients::{CLIENTS, THREADS, resource_file};
+use super::clients::{CLIENTS, Client, THREADS, resource_file};
+use super::tenant_node::TenantNode;
 
 /// How long it may take until the manager serves all clients: an agent delays restarts that follow each other.
 const SERVING_TIMEOUT: Duration = Duration::from_secs(90);
@@ -36,7 +37,7 @@ impl SoakNode {
             simulated: true,
             // The soak compares the charges with the ledger to the byte, without contexts and rounding.
             simulator_flags: ["--uuid", GPU, "--report-memory", "off"].map(str::to_owned).to_vec(),
-            resource_file: resource_file(),
+            resource_file: resource_file(&CLIENTS),
             manager_flags: ["--controls=simulated", "--on-manager-loss=closed"].map(str::to_owned).to_vec(),
             with_manager: false,
             ready_timeout: SERVING_TIMEOUT,
@@ -71,41 +72,6 @@ impl SoakNode {
 
     pub(super) fn has_agent(&self) -> bool {
         self.agent.is_some()
-    }
-
-    pub(super) fn folder(&self) -> PathBuf {
-        self.bed.path().to_path_buf()
-    }
-
-    pub(super) fn gpu(&self) -> SimulatedGpu {
-        self.bed.gpu()
-    }
-
-    /// A process of a client, under the hook.
-    pub(super) fn tenant_command(&self, client: usize, seed: u64) -> anyhow::Result<Command> {
-        let mut command = Process::command(&this_program()?);
-        command.args(["soak-tenant", "--threads", &THREADS.to_string(), "--seed", &seed.to_string()]);
-        if !CLIENTS[client].is_single() {
-            command.arg("--children");
-        }
-        if CLIENTS[client].pools {
-            command.arg("--pools");
-        }
-        self.bed.set_gpu(&mut command, CLIENTS[client].name);
-        self.bed.set_hook(&mut command, CLIENTS[client].name);
-        command.env("TMPDIR", self.bed.path().join("tmp")).env("SLUICE_ON_MANAGER_LOSS", "closed");
-        // All hooks append to one file; each line names its process.
-        command.env("SLUICE_LOG", self.bed.path().join("hooks.log"));
-        if let Some(agent) = &self.agent {
-            command.env("SLUICE_SOCKET", agent.manager_socket()).arg("--cgroup").arg(agent.cgroup(client)?);
-        }
-        Ok(command)
-    }
-
-    /// The manager's metrics, if it serves them.
-    pub(super) fn metrics(&self) -> Option<Metrics> {
-        let address = self.agent.as_ref().map_or(self.bed.metrics_address(), Agent::manager_metrics);
-        Metrics::scrape(address).ok()
     }
 
     /// A metric of a client.
@@ -209,6 +175,45 @@ impl SoakNode {
     }
 }
 
+impl TenantNode for SoakNode {
+    fn clients(&self) -> &'static [Client] {
+        &CLIENTS
+    }
+
+    fn tenant_command(&self, client: usize, seed: u64) -> anyhow::Result<Command> {
+        let mut command = Process::command(&this_program()?);
+        command.args(["soak-tenant", "--threads", &THREADS.to_string(), "--seed", &seed.to_string()]);
+        if CLIENTS[client].children {
+            command.arg("--children");
+        }
+        if CLIENTS[client].pools {
+            command.arg("--pools");
+        }
+        self.bed.set_gpu(&mut command, CLIENTS[client].name);
+        self.bed.set_hook(&mut command, CLIENTS[client].name);
+        command.env("TMPDIR", self.bed.path().join("tmp")).env("SLUICE_ON_MANAGER_LOSS", "closed");
+        // All hooks append to one file; each line names its process.
+        command.env("SLUICE_LOG", self.bed.path().join("hooks.log"));
+        if let Some(agent) = &self.agent {
+            command.env("SLUICE_SOCKET", agent.manager_socket()).arg("--cgroup").arg(agent.cgroup(client)?);
+        }
+        Ok(command)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.bed.path().to_path_buf()
+    }
+
+    fn gpu(&self) -> SimulatedGpu {
+        self.bed.gpu()
+    }
+
+    fn metrics(&self) -> Option<Metrics> {
+        let address = self.agent.as_ref().map_or(self.bed.metrics_address(), Agent::manager_metrics);
+        Metrics::scrape(address).ok()
+    }
+}
+
 /// Whether this `sluice` contains the node agent.
 fn has_agent(sluice: &Path) -> anyhow::Result<bool> {
     let output =
@@ -216,6 +221,6 @@ fn has_agent(sluice: &Path) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
-fn this_program() -> anyhow::Result<PathBuf> {
+pub(super) fn this_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's path")
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::census::Usage;
 use super::disturbances::Targets;
 use super::node::SoakNode;
+use super::tenant_node::TenantNode;
 
 /// Broken statements that are listed; further ones are counted.
 const LISTED: usize = 40;
@@ -43,6 +44,8 @@ pub(super) struct Figures {
     pub(super) kernels_verified: u64,
     pub(super) processes: u64,
     pub(super) kernels_completed: u64,
+    /// How often the memory of a process left the second node's GPU or returned.
+    pub(super) moves: u64,
     /// A daemon with no process attached, and the quiet states of the process that was observed longest.
     pub(super) idle: BTreeMap<&'static str, Usage>,
     pub(super) observed: BTreeMap<&'static str, Vec<Usage>>,
@@ -119,10 +122,10 @@ impl fmt::Display for Findings {
             let broken = self.broken.iter().any(|line| line.contains(&format!("not so: {statement}:")));
             writeln!(f, "  {}  {statement} ({times} times)", if broken { "FAILED" } else { "ok    " })?;
         }
-        let Figures { calls, kernels_verified, allocations_refused, processes, .. } = &self.figures;
+        let Figures { calls, kernels_verified, allocations_refused, processes, moves, .. } = &self.figures;
         writeln!(
             f,
-            "{} rounds, {processes} processes, {calls} calls, {kernels_verified} kernels verified, {allocations_refused} allocations refused",
+            "{} rounds, {processes} processes, {calls} calls, {kernels_verified} kernels verified, {allocations_refused} allocations refused, {moves} moves",
             self.rounds
         )?;
         let disturbances = self.disturbances.iter().map(|(kind, times)| format!("{times} {kind}"));

@@ -10,9 +10,9 @@ use sluice_test_bed::{NoLine, Output, Process};
 
 use super::census::{Usage, usage};
 use super::checks::has_grown;
-use super::clients::CLIENTS;
-use super::node::SoakNode;
+use super::clients::Client;
 use super::report::Findings;
+use super::tenant_node::TenantNode;
 
 /// Growth of a process between two quiet states without memory on the GPU. The simulated GPU's memory is memory of the process.
 const RSS_GROWTH_KIB: u64 = 64 << 10;
@@ -23,6 +23,7 @@ const OTHER_GROWTH: usize = 6;
 pub(super) struct Tenant {
     /// Position of its client.
     pub(super) client: usize,
+    pub(super) definition: &'static Client,
     pub(super) process: Process,
     /// It has answered and makes calls, or waits for the next command.
     pub(super) is_ready: bool,
@@ -39,10 +40,16 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn start(node: &SoakNode, client: usize, name: &str, seed: u64) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        node: &impl TenantNode,
+        client: usize,
+        name: &str,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let command = node.tenant_command(client, seed)?;
         Ok(Self {
             client,
+            definition: &node.clients()[client],
             process: Process::start(name, command, &node.folder(), Output::Lines)?,
             is_ready: false,
             is_disturbed: true,
@@ -54,7 +61,7 @@ impl Tenant {
     }
 
     pub(super) fn client_name(&self) -> &'static str {
-        CLIENTS[self.client].name
+        self.definition.name
     }
 
     /// Sends a command. A process that has failed reads none, which [`Tenant::poll`] reports.

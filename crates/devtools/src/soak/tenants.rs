@@ -7,10 +7,9 @@ use nix::sys::signal::Signal;
 use sluice_load::random_calls::{Command, Counts, Random};
 use sluice_test_bed::Interrupts;
 
-use super::clients::CLIENTS;
-use super::node::SoakNode;
 use super::report::Findings;
 use super::tenant::Tenant;
+use super::tenant_node::TenantNode;
 
 /// How long processes may take until they are ready or quiet, with daemons that serve: a hundred times what they take on two idle cores.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -25,12 +24,12 @@ pub(super) struct Tenants {
 impl Tenants {
     /// Starts every process and waits until it is ready.
     pub(super) fn start(
-        node: &SoakNode,
+        node: &impl TenantNode,
         random: &mut Random,
         interrupts: &Interrupts,
     ) -> anyhow::Result<Self> {
         let mut tenants = Self { all: Vec::new(), random: random.split(0), started: 0 };
-        for (client, of) in CLIENTS.iter().enumerate() {
+        for (client, of) in node.clients().iter().enumerate() {
             for _ in 0..of.processes {
                 let tenant = tenants.start_one(node, client)?;
                 tenants.all.push(tenant);
@@ -41,9 +40,9 @@ impl Tenants {
         Ok(tenants)
     }
 
-    fn start_one(&mut self, node: &SoakNode, client: usize) -> anyhow::Result<Tenant> {
+    fn start_one(&mut self, node: &impl TenantNode, client: usize) -> anyhow::Result<Tenant> {
         self.started += 1;
-        let name = format!("{}-{}", CLIENTS[client].name, self.started);
+        let name = format!("{}-{}", node.clients()[client].name, self.started);
         Tenant::start(node, client, &name, self.random.word())
     }
 
@@ -56,7 +55,7 @@ impl Tenants {
     }
 
     /// Reads answers, and replaces each process that has ended by itself.
-    pub(super) fn poll(&mut self, node: &SoakNode, findings: &mut Findings) -> anyhow::Result<()> {
+    pub(super) fn poll(&mut self, node: &impl TenantNode, findings: &mut Findings) -> anyhow::Result<()> {
         for index in 0..self.all.len() {
             let was_ready = self.all[index].is_ready;
             if !self.all[index].poll(findings)? {
@@ -69,7 +68,7 @@ impl Tenants {
     }
 
     /// Kills a process and starts another one of its client.
-    pub(super) fn replace(&mut self, node: &SoakNode, index: usize) -> anyhow::Result<()> {
+    pub(super) fn replace(&mut self, node: &impl TenantNode, index: usize) -> anyhow::Result<()> {
         self.all[index].process.kill();
         self.all[index] = self.start_one(node, self.all[index].client)?;
         Ok(())

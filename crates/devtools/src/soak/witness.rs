@@ -10,6 +10,7 @@ use super::clients::{CLIENTS, Client};
 use super::disturbances::Targets;
 use super::node::SoakNode;
 use super::report::Findings;
+use super::tenant_node::TenantNode;
 
 /// Time between two readings.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -98,7 +99,7 @@ impl Witness {
 
 /// Memory of the processes of a client that run. As on a GPU, that of a killed one stays until the manager and the agent have closed their
 /// copies of its control descriptor, which a stopped agent does later.
-fn memory_of_running(ledger: &Ledger, client: &str) -> u64 {
+pub(super) fn memory_of_running(ledger: &Ledger, client: &str) -> u64 {
     let own = ledger.processes.iter().filter(|row| row.label == client && !row.ended);
     own.map(|row| row.memory_bytes).sum()
 }

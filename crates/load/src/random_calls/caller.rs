@@ -10,6 +10,7 @@ use sluice_driver_api::types::{CUmemoryPool, CUmodule, CUstream};
 
 use super::allocation::{Allocation, create_pool};
 use super::captured::CapturedGraph;
+use super::patterned::PatternedBlock;
 use super::random::Random;
 use super::{Failure, Shared, children, second_context};
 use crate::driver::{Error, call};
@@ -19,10 +20,14 @@ use crate::session::{Event, Session, Stream};
 
 /// Words of the buffer that shows how many kernels ran.
 const WORDS: u32 = 1024;
+/// The same if it is to leave the GPU: 2 MiB, the least memory that may.
+const MOVABLE_WORDS: u32 = 1 << 18;
 /// Blocks of a launch.
 const BLOCKS: u32 = 8;
 /// Allocations that a thread keeps at most.
 const ALLOCATIONS: usize = 12;
+/// Blocks that a thread keeps at most: a few, so that two threads and a short child fit into the client's limit.
+const MOVABLE_BLOCKS: usize = 3;
 /// Bytes of a memset or a copy, which are really written.
 const TOUCHED: usize = 64 << 10;
 /// Pause between two attempts to get the first buffer.
@@ -38,9 +43,12 @@ pub(crate) struct Caller<'s> {
     shared: &'s Shared,
     random: Random,
     allocations: Vec<Allocation>,
+    /// Allocations of a program with movable memory.
+    blocks: Vec<PatternedBlock<'s>>,
     graph: Option<CapturedGraph<'s>>,
     pool: Option<CUmemoryPool>,
     buffer: DeviceBuffer<'s>,
+    words: u32,
     /// Kernels that were launched on the buffer.
     launched: u64,
     events: [Event<'s>; 2],
@@ -68,8 +76,9 @@ impl<'s> Caller<'s> {
         random: Random,
     ) -> Result<Option<Self>, Error> {
         let mut attempts = 0;
+        let words = if shared.config.movable { MOVABLE_WORDS } else { WORDS };
         let buffer = loop {
-            if let Some(buffer) = granted(DeviceBuffer::with_initial_words(session, WORDS), shared)? {
+            if let Some(buffer) = granted(DeviceBuffer::with_initial_words(session, words), shared)? {
                 break buffer;
             }
             attempts += 1;
@@ -83,9 +92,11 @@ impl<'s> Caller<'s> {
             shared,
             random,
             allocations: Vec::new(),
+            blocks: Vec::new(),
             graph: None,
             pool: None,
             buffer,
+            words,
             launched: 0,
             events: [session.event()?, session.event()?],
             work: session.stream()?,
@@ -98,6 +109,9 @@ impl<'s> Caller<'s> {
         self.shared.calls.fetch_add(1, Ordering::Relaxed);
         match self.random.below(1000) {
             0..300 => self.launch()?,
+            300..440 if self.shared.config.movable => self.allocate_block()?,
+            440..570 if self.shared.config.movable => self.free_block()?,
+            570..660 if self.shared.config.movable => self.verify_block()?,
             300..440 => self.allocate()?,
             440..570 => self.free_one()?,
             570..660 => self.touch()?,
@@ -127,10 +141,11 @@ impl<'s> Caller<'s> {
         self.aside.synchronize()?;
         let words = self.buffer.words()?;
         let launched = self.launched;
-        if kernel::checksum(words) != kernel::expected_checksum(WORDS, launched) {
+        if kernel::checksum(words) != kernel::expected_checksum(self.words, launched) {
             return Err(Failure::WrongResult { launched });
         }
         self.shared.verified.fetch_add(launched, Ordering::Relaxed);
+        self.blocks.iter().try_for_each(PatternedBlock::verify)?;
         // From here on the buffer counts anew.
         self.buffer.fill_with_initial_words()?;
         self.launched = 0;
@@ -142,6 +157,7 @@ impl<'s> Caller<'s> {
         for allocation in self.allocations.drain(..) {
             allocation.free(self.session, &mut self.random, &self.aside)?;
         }
+        self.blocks.clear();
         self.aside.synchronize()?;
         self.drop_pool()?;
         Ok(())
@@ -178,6 +194,29 @@ impl<'s> Caller<'s> {
         }
         let index = self.random.index(self.allocations.len());
         self.allocations.swap_remove(index).free(self.session, &mut self.random, &self.aside)
+    }
+
+    fn allocate_block(&mut self) -> Result<(), Failure> {
+        if self.blocks.len() >= MOVABLE_BLOCKS {
+            return self.free_block();
+        }
+        let made = PatternedBlock::random(self.session, &mut self.random);
+        self.blocks.extend(granted(made, self.shared)?);
+        Ok(())
+    }
+
+    /// Compares a block and frees it.
+    fn free_block(&mut self) -> Result<(), Failure> {
+        if self.blocks.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.index(self.blocks.len());
+        self.blocks.swap_remove(index).verify()
+    }
+
+    fn verify_block(&mut self) -> Result<(), Failure> {
+        let index = self.random.index(self.blocks.len());
+        self.blocks.get(index).map_or(Ok(()), PatternedBlock::verify)
     }
 
     /// A memset or a copy between two allocations.

@@ -25,18 +25,21 @@ pub(crate) struct Overcommit {
     pub(crate) gpu_memory: u64,
     /// Bytes of the host for what leaves the GPU.
     pub(crate) host_memory: u64,
+    /// The GPU's NUMA node, from which the memory of the host is to come.
+    pub(crate) numa: Option<u32>,
 }
 
 impl Overcommit {
     /// What a GPU of the inventory has; `None` without memory of the host.
     pub(crate) fn of(gpu: &Gpu) -> Option<Self> {
-        let (gpu_memory, host_memory) = (gpu.memory_bytes, gpu.host_memory_bytes);
-        (host_memory > 0).then_some(Self { gpu_memory, host_memory })
+        let (gpu_memory, host_memory, numa) = (gpu.memory_bytes, gpu.host_memory_bytes, gpu.numa);
+        (host_memory > 0).then_some(Self { gpu_memory, host_memory, numa })
     }
 
-    fn arguments(self) -> [String; 4] {
-        let (gpu_memory, host_memory) = (self.gpu_memory.to_string(), self.host_memory.to_string());
-        ["--overcommit-memory".to_owned(), gpu_memory, "--host-memory".to_owned(), host_memory]
+    fn arguments(self) -> impl Iterator<Item = String> {
+        let memory = [("--overcommit-memory", self.gpu_memory), ("--host-memory", self.host_memory)];
+        let numa = self.numa.map(|node| ("--gpu-numa-node", node.into()));
+        memory.into_iter().chain(numa).flat_map(|(flag, value)| [flag.to_owned(), value.to_string()])
     }
 }
 

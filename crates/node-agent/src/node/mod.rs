@@ -8,6 +8,7 @@ mod node_metadata;
 pub mod node_object;
 mod node_status;
 mod node_writer;
+pub mod suspended_condition;
 pub mod violation_events;
 
 pub use lost_gpu_taint::{LostGpuTaint, WantedTaint};

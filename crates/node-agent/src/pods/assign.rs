@@ -90,7 +90,7 @@ pub fn assign(
                 for gpu in &gpus {
                     *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
-                let clients = clients_of(pod, &request, &gpus, &remaining);
+                let clients = clients_of(pod, &request, &gpus, &remaining, before);
                 let refusal = result.give(&pod.uid, gpus, clients, &mut remaining);
                 refusal.map(|refusal| because_of_host(refusal, &request, &remaining))
             }
@@ -156,11 +156,14 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
 
 /// The client that the request makes of the pod on each of its GPUs that the node has. A GPU that was absent when the agent started does not
 /// end the pod's limits on its other GPUs, which it shares.
+///
+/// A pod whose memory stays on the GPU keeps it there, also when the host has a place again: its processes have attached without host memory.
 fn clients_of(
     pod: &PodView,
     request: &GpuRequest,
     gpus: &[String],
     remaining: &BTreeMap<&str, Remaining>,
+    before: &Assignments,
 ) -> Vec<(String, Client)> {
     let client_on = |gpu: &String| {
         let free = remaining.get(gpu.as_str())?;
@@ -168,13 +171,21 @@ fn clients_of(
         let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
         // Without a place on the host its memory stays on the GPU, as far as there is room.
-        let may_leave = request.demand.overcommits && on_host(memory_bytes) <= free.free_on_host();
+        let may_leave = request.demand.overcommits
+            && !before.keeps_on_gpu(&pod.uid, gpu)
+            && on_host(memory_bytes) <= free.free_on_host();
         Some((gpu.clone(), client(&pod.uid, &pod.namespace, &pod.name, request, memory_bytes, may_leave)))
     };
     gpus.iter().filter_map(client_on).collect()
 }
 
 impl Assignments {
+    /// Whether the pod is a client of this GPU whose memory stays there.
+    fn keeps_on_gpu(&self, pod_uid: &str, gpu: &str) -> bool {
+        let clients = self.sets.get(gpu).into_iter().flatten();
+        clients.filter(|client| client.pod_uid == pod_uid).any(|client| !client.overcommit)
+    }
+
     /// Makes these clients of a pod with these GPUs, all of them or none. Returns why not.
     fn give(
         &mut self,

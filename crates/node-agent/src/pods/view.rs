@@ -32,6 +32,8 @@ pub struct PodView {
     pub runtime_class: Option<String>,
     /// Names of its containers by the runtime's id.
     pub container_names: BTreeMap<String, String>,
+    /// Whether its condition `sluice.dev/Suspended` is `True`; `None` without the condition.
+    pub suspended: Option<bool>,
 }
 
 impl PodView {
@@ -59,6 +61,7 @@ impl PodView {
             long_running: pod.spec.as_ref().map_or(0, long_running),
             runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
             container_names: status.map(container_names).unwrap_or_default(),
+            suspended: status.and_then(suspended),
         })
     }
 
@@ -88,6 +91,12 @@ fn bound_at(status: &PodStatus) -> Option<i64> {
         |condition: &&PodCondition| condition.type_ == "PodScheduled" && condition.status == "True";
     let condition = status.conditions.iter().flatten().find(is_binding)?;
     Some(condition.last_transition_time.as_ref()?.0.as_second())
+}
+
+fn suspended(status: &PodStatus) -> Option<bool> {
+    let conditions = status.conditions.iter().flatten();
+    let ours = conditions.filter(|condition| condition.type_ == keys::SUSPENDED_CONDITION);
+    ours.map(|condition| condition.status == "True").next()
 }
 
 fn has_slots(container: &&Container) -> bool {

@@ -50,6 +50,9 @@ pub const CHANGEABLE: [&str; 1] = [SUSPEND];
 /// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. No other component may write it.
 pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";
 
+/// Pod condition that the node agent writes: `True` while a suspended pod gets no GPU time.
+pub const SUSPENDED_CONDITION: &str = "sluice.dev/Suspended";
+
 /// Label that the webhook puts on each pod with GPUs: `true`. Scale-up pods repel pods that have it.
 pub const POD_LABEL: &str = "sluice.dev/gpu-pod";
 

@@ -102,6 +102,7 @@ fn usage_of(
         unobserved_steps: latencies.unobserved_steps.get(),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
+        grants_withheld: client.metrics.suspended.get() != 0,
         adopted_processes: u32::try_from(processes.scheduled_unhooked(id)).unwrap_or(u32::MAX),
         unsteered_processes: unscheduled.map(|(why, count)| ((*why).to_owned(), count)).collect(),
     }

@@ -191,6 +191,8 @@ pub struct Overcommit {
     pub gpu_memory: u64,
     /// Bytes of the host for memory that has left the GPU. Each process takes as much as its client may have on the GPU.
     pub host_memory: u64,
+    /// The NUMA node of the GPU: memory of the host comes from there, as far as it has some. Default: from any node.
+    pub numa_node: Option<u32>,
     /// How long a client keeps its memory on the GPU at least while another one waits for memory, 100 ms to 1 h. It is longer if moving takes long: moves
     /// take at most a tenth of the time.
     pub quantum: Duration,

@@ -7,6 +7,7 @@
 //! The manager never maps the memory. When the process has ended, it takes the pages out of the file, whatever other process has a descriptor or
 //! a mapping of it. The process may live longer than the manager, and have its memory there: then the pages stay.
 
+use super::numa;
 use nix::fcntl::{FallocateFlags, fallocate};
 use sluice_sys::memfd;
 use std::io;
@@ -25,6 +26,8 @@ pub(crate) struct HostMemory {
     /// `None` only while it is dropped.
     fd: Option<OwnedFd>,
     bytes: u64,
+    /// The NUMA node from which its pages come, if it is known.
+    numa_node: Option<u32>,
     filling: Mutex<Filling>,
     /// The process whose memory it is has ended, so no process needs the content.
     process_has_ended: AtomicBool,
@@ -40,12 +43,13 @@ struct Filling {
 }
 
 impl HostMemory {
-    /// Memory of this size, without a page.
-    pub(crate) fn create(bytes: u64) -> io::Result<Arc<Self>> {
+    /// Memory of this size, without a page. The pages come from this NUMA node, as far as it has some.
+    pub(crate) fn create(bytes: u64, numa_node: Option<u32>) -> io::Result<Arc<Self>> {
         let fd = memfd::empty("sluice-memory", bytes)?;
         Ok(Arc::new(Self {
             fd: Some(fd),
             bytes,
+            numa_node,
             filling: Mutex::default(),
             process_has_ended: AtomicBool::new(false),
         }))
@@ -72,8 +76,9 @@ impl HostMemory {
         if filling.runs || filling.wanted <= filling.filled {
             return;
         }
-        let memory = Arc::downgrade(self);
-        let begun = thread::Builder::new().name("sluice-fill".to_owned()).spawn(move || fill(&memory));
+        let (memory, numa_node) = (Arc::downgrade(self), self.numa_node);
+        let begun =
+            thread::Builder::new().name("sluice-fill".to_owned()).spawn(move || fill(&memory, numa_node));
         filling.runs = begun.is_ok();
     }
 
@@ -131,6 +136,7 @@ impl Drop for HostMemory {
 }
 
 /// Fills until nothing more is wanted, or the memory is no longer needed.
-fn fill(memory: &Weak<HostMemory>) {
+fn fill(memory: &Weak<HostMemory>, numa_node: Option<u32>) {
+    numa::run_on_node(numa_node);
     while memory.upgrade().is_some_and(|memory| memory.fill_part()) {}
 }

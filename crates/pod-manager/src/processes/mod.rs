@@ -4,6 +4,7 @@ mod busy_meter;
 mod departed;
 mod endpoint;
 mod host_memory;
+mod numa;
 mod pages;
 
 pub(crate) use departed::Departed;

@@ -18,6 +18,8 @@ const MOST_OF_CLIENT: usize = 64;
 pub(super) struct HostPool {
     /// Bytes for all processes together.
     bytes: u64,
+    /// From which the memory comes, if it is known.
+    numa_node: Option<u32>,
     holders: Vec<Holder>,
 }
 
@@ -73,7 +75,12 @@ impl fmt::Display for Refusal {
 
 impl HostPool {
     pub(super) fn new(bytes: u64) -> Self {
-        Self { bytes, holders: Vec::new() }
+        Self { bytes, numa_node: None, holders: Vec::new() }
+    }
+
+    /// Memory comes from this NUMA node, as far as it has some.
+    pub(super) fn on_node(self, numa_node: Option<u32>) -> Self {
+        Self { numa_node, ..self }
     }
 
     /// The memory of a process: what it had before if it connects again, else new memory of `bytes`, of which it is given nothing yet. The
@@ -92,7 +99,8 @@ impl HostPool {
         if self.of_client(client).count() >= MOST_OF_CLIENT {
             return Err(Refusal::TooMany);
         }
-        let made = HostMemory::create(bytes).and_then(|memory| Ok((memory, pidfd.try_clone()?)));
+        let made =
+            HostMemory::create(bytes, self.numa_node).and_then(|memory| Ok((memory, pidfd.try_clone()?)));
         let (memory, pidfd) = made.map_err(Refusal::System)?;
         self.holders.push(Holder { client, key, pidfd, memory: memory.clone(), given: 0, declared: 0 });
         Ok((memory, self.holders.last().map(|holder| &holder.pidfd)))

@@ -54,7 +54,8 @@ impl Residency {
             };
             (overcommit, Pager::new(policy))
         };
-        let host = HostPool::new(overcommit.as_ref().map_or(0, |overcommit| overcommit.host_memory));
+        let host = HostPool::new(overcommit.as_ref().map_or(0, |overcommit| overcommit.host_memory))
+            .on_node(overcommit.as_ref().and_then(|overcommit| overcommit.numa_node));
         Self {
             overcommit: overcommit.map(with_pager),
             host,

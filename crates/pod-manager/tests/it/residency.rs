@@ -15,7 +15,7 @@ fn overcommitted(gpu_memory: u64) -> World {
     let clients = CLIENTS.replace("memory: 8Gi", movable).replace("memory: 10Gi", movable);
     World::with(&clients, |config: &mut Config| {
         let quantum = Duration::from_secs(10);
-        config.overcommit = Some(Overcommit { gpu_memory, host_memory: 64 * MIB, quantum });
+        config.overcommit = Some(Overcommit { gpu_memory, host_memory: 64 * MIB, numa_node: None, quantum });
     })
 }
 

@@ -1,10 +1,12 @@
 //! Clients are suspended and resumed in the resource file of a running manager.
 
+use crate::support::agent::{Agent, pod, uid};
 use crate::support::group_processes::{quiet, two, works};
 use crate::support::hook::Hook;
 use crate::support::{CLIENTS, MIB, MS, World, until};
 use sluice_comm::page::MovableMemory;
 use sluice_pod_manager::{Config, Overcommit};
+use sluice_proto::control::Client;
 use std::fs;
 use std::time::Duration;
 
@@ -92,13 +94,15 @@ fn unlimited_grant_of_a_latency_critical_client_is_revoked_at_once() {
 /// Bytes of the memory that may leave.
 const MOVABLE: u64 = 8 * MIB;
 
+fn overcommit(config: &mut Config) {
+    let quantum = Duration::from_millis(500);
+    config.overcommit =
+        Some(Overcommit { gpu_memory: 64 * MIB, host_memory: 64 * MIB, numa_node: None, quantum });
+}
+
 fn overcommitted() -> (World, String) {
     let clients = CLIENTS.replace("memory: 8Gi", "memory: 16Mi, overcommit: true");
-    let change = |config: &mut Config| {
-        let quantum = Duration::from_millis(500);
-        config.overcommit = Some(Overcommit { gpu_memory: 64 * MIB, host_memory: 64 * MIB, quantum });
-    };
-    (World::with(&clients, change), clients)
+    (World::with(&clients, overcommit), clients)
 }
 
 /// What the process reports of its memory, and that it wakes the manager.
@@ -167,4 +171,28 @@ fn suspended_client_that_does_not_leave_in_time_gets_no_grants_and_keeps_its_mem
     a.want();
     world.settle();
     assert!(a.token.is_silent());
+}
+
+#[test]
+fn agent_reads_that_grants_are_withheld_once_the_memory_has_left() {
+    let world = World::for_agent(overcommit);
+    let mut agent = Agent::connect(&world);
+    let client = |suspended| Client { suspended, overcommit: true, memory_bytes: 16 * MIB, ..pod(&uid(1)) };
+    agent.set(&[client(false), pod(&uid(2))]);
+    let mut hook = world.process_of(&uid(1));
+    assert!(hook.reserve(MOVABLE));
+    reports(&world, &hook, MOVABLE);
+    let withheld = |agent: &mut Agent, number| agent.usage(&uid(number)).unwrap().grants_withheld;
+    assert!(!withheld(&mut agent, 1));
+    agent.set(&[client(true), Client { suspended: true, ..pod(&uid(2)) }]);
+    until("the memory is to leave", || {
+        world.settle();
+        hook.page().memory_room() == Some(0)
+    });
+    assert!(!withheld(&mut agent, 1) && agent.usage(&uid(1)).unwrap().client.unwrap().suspended);
+    until("the other one has no memory that may leave", || withheld(&mut agent, 2));
+    reports(&world, &hook, 0);
+    until("it is suspended", || withheld(&mut agent, 1));
+    agent.set(&[client(false), pod(&uid(2))]);
+    assert!(!withheld(&mut agent, 1) && !withheld(&mut agent, 2));
 }

@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use sluice_preload_tests::{MIB, Node, NodeOptions, Tenant, eventually, shared};
 use std::time::{Duration, Instant};
 
+mod pacing;
 mod suspension;
 
 const REFUSED: &str = "refused 2";

@@ -360,6 +360,35 @@ fn memory_leaves_the_gpu_if_the_host_has_a_place_and_stays_else() {
 }
 
 #[test]
+fn memory_that_stays_on_the_gpu_stays_there_when_the_host_has_a_place_again() {
+    let overcommits = |uid, at, memory| {
+        pod(uid, at, &[("memory", memory), ("memory-overcommit", "true"), ("assigned-gpu", "GPU-a")])
+    };
+    let mut inventory = node(&["GPU-a"]);
+    inventory.gpus[0].host_memory_bytes = 8 * GIB;
+    let after = |pods: &[PodView], before: &Assignments| {
+        assign(&all(pods.to_vec()), &PreparedClaims::new(), &inventory, before)
+    };
+    let may_leave = |result: &Assignments, index: usize| result.sets["GPU-a"][index].overcommit;
+    let (first, second) = (overcommits("1", 0, "7Gi"), overcommits("2", 1, "2Gi"));
+    let both = after(&[first.clone(), second.clone()], &Assignments::default());
+    assert_eq!((may_leave(&both, 0), may_leave(&both, 1)), (true, false));
+    // The first one has ended. The second one still has its memory on the GPU, so a large pod does not fit beside it.
+    let large = pod("3", 2, &[("memory", "9Gi"), ("assigned-gpu", "GPU-a")]);
+    let result = after(&[second.clone(), large], &both);
+    assert!(!may_leave(&result, 0));
+    assert_eq!(
+        result.refused["3"],
+        Refusal::NoMemoryLeft { gpu: "GPU-a".into(), free: 8 * GIB, asked: 9 * GIB }
+    );
+    assert!(!may_leave(&after(&[second], &result), 0));
+    // Another pod of the same size has the place.
+    assert!(may_leave(&after(&[overcommits("4", 3, "2Gi")], &result), 0));
+    // What may leave the GPU still may when another pod comes.
+    assert!(may_leave(&after(&[first, overcommits("5", 0, "2Gi")], &both), 0));
+}
+
+#[test]
 fn pod_keeps_its_limits_on_the_gpus_that_are_left() {
     let annotations =
         [("gpus", "2"), ("quota", "0.3"), ("memory", "1Gi"), ("assigned-gpu", "GPU-a,GPU-gone")];

@@ -48,6 +48,22 @@ fn a_pod_is_read_with_its_binding_its_annotations_and_its_containers() {
 }
 
 #[test]
+fn condition_of_the_suspension_is_read_among_the_others() {
+    let suspended =
+        |conditions| view(json!({"metadata": {"uid": "u"}, "status": {"conditions": conditions}})).suspended;
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+    assert_eq!(suspended(json!([condition("Ready", "True")])), None);
+    assert_eq!(
+        suspended(json!([condition("Ready", "False"), condition("sluice.dev/Suspended", "True")])),
+        Some(true)
+    );
+    assert_eq!(
+        suspended(json!([condition("Ready", "True"), condition("sluice.dev/Suspended", "False")])),
+        Some(false)
+    );
+}
+
+#[test]
 fn container_of_a_pod_whose_sidecar_has_the_gpu_is_the_sidecar() {
     let gpu = json!({"limits": {"sluice.dev/gpu": "1"}});
     let pod = view(json!({

@@ -59,6 +59,8 @@ struct Inner {
     away: bool,
     /// So many requests for evictions are refused.
     refused_evictions: u32,
+    /// So many writes of conditions of pods are refused.
+    refused_conditions: u32,
     /// As before Kubernetes 1.36: fields of consumable capacity are dropped.
     is_old: bool,
     /// Requests for deletions fail.
@@ -76,6 +78,8 @@ pub struct Seen {
     pub slices: Vec<Value>,
     /// Requests refused while the server was unavailable.
     pub turned_away: usize,
+    /// The conditions that were written to pods: name of the pod, and condition.
+    pub conditions: Vec<(String, Value)>,
 }
 
 #[derive(Clone)]
@@ -143,6 +147,36 @@ impl Api {
     /// Gives the node a label, or takes it away.
     pub fn label(&self, key: &str, value: Option<&str>) {
         self.patch_node(&json!({"metadata": {"labels": {key: value}}}));
+    }
+
+    /// Gives a pod an annotation, or takes it away.
+    pub fn annotate(&self, pod: &str, key: &str, value: Option<&str>) {
+        let mut inner = self.lock();
+        let (_, mut object) = inner.objects[pod].clone();
+        merge(&mut object, &json!({"metadata": {"annotations": {key: value}}}));
+        self.store(&mut inner, Kind::Pods, object);
+    }
+
+    /// A strategic merge of one condition, which replaces that of the same type. Returns the pod; `None` if it has another uid.
+    fn patch_condition(&self, name: &str, patch: &Value) -> Option<Value> {
+        let mut inner = self.lock();
+        let (_, mut object) = inner.objects.get(name)?.clone();
+        if patch["metadata"]["uid"] != object["metadata"]["uid"] {
+            return None;
+        }
+        let [condition] = patch["status"]["conditions"].as_array()?.as_slice() else { return None };
+        let mut conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.retain(|other| other["type"] != condition["type"]);
+        conditions.push(condition.clone());
+        object["status"]["conditions"] = conditions.into();
+        self.store(&mut inner, Kind::Pods, object.clone());
+        self.seen.send_modify(|seen| seen.conditions.push((name.to_owned(), condition.clone())));
+        Some(object)
+    }
+
+    /// Refuses the next writes of conditions of pods.
+    pub fn refuse_conditions(&self, count: u32) {
+        self.lock().refused_conditions = count;
     }
 
     /// Refuses deletions until the returned function is called.
@@ -300,6 +334,17 @@ async fn answer(
             patch.as_object_mut().unwrap().remove(ignored);
             api.patch_node(&patch)
                 .map_or(StatusCode::CONFLICT.into_response(), |node| axum::Json(node).into_response())
+        }
+        Method::PATCH if kind == Kind::Pods && path.ends_with("/status") => {
+            let mut inner = api.lock();
+            if inner.refused_conditions > 0 {
+                inner.refused_conditions -= 1;
+                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            }
+            drop(inner);
+            let name = path.trim_end_matches("/status").rsplit('/').next().unwrap();
+            api.patch_condition(name, &serde_json::from_slice(&body).unwrap())
+                .map_or(StatusCode::CONFLICT.into_response(), |pod| axum::Json(pod).into_response())
         }
         Method::POST | Method::PATCH if path.contains("/events") => {
             let event: Value = serde_json::from_slice(&body).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
@@ -39,6 +39,10 @@ pub struct Manager {
     wanted: Arc<watch::Sender<usize>>,
     behaviour: Arc<AtomicU8>,
     violations: Arc<watch::Sender<Vec<Violation>>>,
+    /// The memory of suspended clients still leaves, so they get grants.
+    memory_leaves: Arc<AtomicBool>,
+    /// Snapshots so far.
+    snapshots: Arc<watch::Sender<usize>>,
 }
 
 impl Manager {
@@ -53,6 +57,8 @@ impl Manager {
             wanted: Arc::new(watch::Sender::default()),
             behaviour: Arc::default(),
             violations: Arc::new(watch::Sender::default()),
+            memory_leaves: Arc::default(),
+            snapshots: Arc::new(watch::Sender::default()),
         };
         let listener = UnixListener::bind(control).unwrap();
         let service = PodManagerServer::new(manager.clone());
@@ -85,6 +91,18 @@ impl Manager {
 
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.behaviour.store(behaviour as u8, Ordering::SeqCst);
+    }
+
+    /// Suspended clients get grants from now on, or none.
+    pub fn set_memory_leaves(&self, leaves: bool) {
+        self.memory_leaves.store(leaves, Ordering::SeqCst);
+    }
+
+    /// Waits for this many further snapshots.
+    pub async fn snapshots(&self, count: usize) {
+        let mut seen = self.snapshots.subscribe();
+        let before = *seen.borrow();
+        let _ = seen.wait_for(|seen| *seen >= before + count).await.unwrap();
     }
 
     /// Counts a violation.
@@ -153,7 +171,9 @@ impl PodManager for Manager {
         self.behave().await?;
         let received = self.received.borrow();
         let last = received.last().cloned().unwrap_or_default();
-        let clients = last.clients.into_iter().map(usage).collect();
+        let withholds = !self.memory_leaves.load(Ordering::SeqCst);
+        let clients = last.clients.into_iter().map(|client| usage(client, withholds)).collect();
+        self.snapshots.send_modify(|snapshots| *snapshots += 1);
         let (gpu_uuid, generation, agent_instance) = (self.gpu.clone(), last.generation, last.agent_instance);
         let refused = [("unknown_pod".to_owned(), 3)].into();
         Ok(Response::new(SnapshotResponse {
@@ -199,8 +219,9 @@ fn steering() -> Steering {
 }
 
 /// Usage with values that differ from each other.
-fn usage(client: Client) -> ClientUsage {
+fn usage(client: Client, withholds: bool) -> ClientUsage {
     ClientUsage {
+        grants_withheld: client.suspended && withholds,
         client: Some(client),
         processes: vec![Process { pid: 7, container_id: "cafe".into(), memory_used_bytes: 11 }],
         gpu_time_ns: 2_500_000_000,

@@ -13,7 +13,7 @@ fn with_suspended(arguments: &str) -> (Node, Tenant, String) {
 }
 
 /// Suspends the first client, or resumes it, and returns when that is done.
-fn suspend(node: &Node, clients: &str, suspended: bool) {
+pub(super) fn suspend(node: &Node, clients: &str, suspended: bool) {
     let text = if suspended {
         clients.replace("name: first,", "name: first, suspended: true,")
     } else {
