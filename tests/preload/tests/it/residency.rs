@@ -228,7 +228,7 @@ fn memory_of_several_chunks_leaves_and_returns_as_a_whole() {
     let memory = format!("--memory {} --context-memory {CONTEXT}", block + 2 * CONTEXT);
     let options = Node::with(&clients).simulator_arguments(&memory);
     let manager = format!("--overcommit-memory {block} --host-memory {block} --controls off");
-    let mut node = options.manager_arguments(&manager).start();
+    let node = options.manager_arguments(&manager).start();
     let mut first = node.tenant("first", "movable").start();
     first.expect("ready");
     assert_eq!(first.ask(&format!("take {block}")), "took 0");
