@@ -21,7 +21,7 @@ use crate::host_memory;
 
 pub(crate) use allocation::{allocate, free, size_of};
 pub(crate) use entrance::enter;
-use state::{CHUNKS, GATE, IS_ON};
+use state::{CHUNKS, GATE, IS_ON, PINNING};
 
 /// In the child of a fork: no call waits.
 pub(crate) fn abandon() {
@@ -29,14 +29,23 @@ pub(crate) fn abandon() {
     GATE.switch_off();
 }
 
-/// Keeps the mover off the chunks while a context ends.
-pub(crate) fn begin_context_end() -> Option<MutexGuard<'static, ChunkTable>> {
-    IS_ON.load(Acquire).then(|| lock(&CHUNKS))
+/// The end of a context, which keeps the mover off the chunks and off the host memory.
+pub(crate) struct ContextEnd {
+    chunks: MutexGuard<'static, ChunkTable>,
+    _pinning: MutexGuard<'static, ()>,
+}
+
+/// Begins the end of a context; `None` if no memory of this process leaves.
+pub(crate) fn begin_context_end() -> Option<ContextEnd> {
+    IS_ON.load(Acquire).then(|| {
+        let pinning = lock(&PINNING);
+        ContextEnd { chunks: lock(&CHUNKS), _pinning: pinning }
+    })
 }
 
 /// The context has ended: what was allocated in it is given back.
-pub(crate) fn context_ended(chunks: Option<MutexGuard<'static, ChunkTable>>, context: u64) {
-    let Some(mut chunks) = chunks else { return };
+pub(crate) fn context_ended(end: Option<ContextEnd>, context: u64) {
+    let Some(ContextEnd { mut chunks, _pinning }) = end else { return };
     host_memory::context_ended(context);
     for range in chunks.take_context(context) {
         physical::discard(&range);

@@ -12,7 +12,7 @@ use sluice_hook_core::residency::ChunkTable;
 use sluice_sys::clock::monotonic_ns;
 
 use super::physical;
-use super::state::{CHUNKS, DEVICE, GATE, PENDING, WAITING, notify};
+use super::state::{CHUNKS, DEVICE, GATE, PENDING, PINNING, WAITING, notify};
 use super::transfer::{self, Back, CopyCount, synchronize};
 use crate::captures::CAPTURES;
 use crate::gpu::{relax_capture_mode, with_context};
@@ -205,11 +205,15 @@ impl Mover {
             return;
         }
         let begun = monotonic_ns();
-        // With the lock held no context with chunks ends.
-        let chunks = lock(&CHUNKS);
-        let pin = |context| with_context(context, || host_memory::register_one(context, chunks.bytes()));
-        let pinned = chunks.contexts().first().copied().and_then(pin);
-        drop(chunks);
+        // With the lock held no context ends.
+        let pinning = lock(&PINNING);
+        let (context, bytes) = {
+            let chunks = lock(&CHUNKS);
+            (chunks.contexts().first().copied(), chunks.bytes())
+        };
+        let pin = |context| with_context(context, || host_memory::register_one(context, bytes));
+        let pinned = context.and_then(pin);
+        drop(pinning);
         let took = monotonic_ns().saturating_sub(begun);
         self.prepare_at_ns = begun.saturating_add(if pinned == Some(true) { 10 * took } else { LOOK_NS });
     }

@@ -20,6 +20,10 @@ pub(super) static GATE: ResidencyGate = ResidencyGate::off();
 /// Held while memory is allocated, freed or moved.
 pub(super) static CHUNKS: Mutex<ChunkTable> = Mutex::new(ChunkTable::new());
 
+/// Held while host memory is pinned ahead, and while a context ends. Locked before [`CHUNKS`], which a pin must not hold: the program allocates
+/// and frees meanwhile.
+pub(super) static PINNING: Mutex<()> = Mutex::new(());
+
 /// The device whose memory may leave: the only one of the process.
 pub(super) static DEVICE: Leaked<ManagedDevice> = Leaked::none();
 

@@ -48,7 +48,7 @@ struct Group {
 
 /// Copies everything to the host and gives the memory on the GPU back. `false`: a copy was refused, and everything is where it was.
 pub(super) fn out(managed: &ManagedDevice, chunks: &mut ChunkTable, count: &CopyCount) -> bool {
-    register(chunks);
+    register(managed, chunks);
     let (groups, submitted) = submit_out(managed, chunks, count);
     if submitted {
         let mut rest = chunks.places_mut();
@@ -89,7 +89,7 @@ pub(super) fn back(
     device: c_int,
     count: &CopyCount,
 ) -> Back {
-    register(chunks);
+    register(managed, chunks);
     let is_submitted = chunks.places_mut().all(|(context, chunk, place)| {
         let filled = with_context(context, || physical::fill_chunk(chunk, device));
         filled == Some(Ok(())) && copy(managed, context, chunk, (place, Direction::In), count)
@@ -106,10 +106,10 @@ pub(super) fn back(
     back
 }
 
-/// Pins the host memory that has not been pinned yet.
-fn register(chunks: &ChunkTable) {
+/// Pins the host memory that has not been pinned yet. The driver may wait for the GPU meanwhile.
+fn register(managed: &ManagedDevice, chunks: &ChunkTable) {
     if let Some(context) = chunks.contexts().first() {
-        with_context(*context, || host_memory::register(*context, chunks.bytes()));
+        with_context(*context, || as_work(managed, || host_memory::register(*context, chunks.bytes())));
     }
 }
 
@@ -178,9 +178,9 @@ fn legacy() -> Stream {
     Stream::new(0, false, 0)
 }
 
-/// Calls `submit`, which submits a copy to the legacy default stream. It counts as work of the process: the channel groups of a process
-/// without work may be disabled.
-fn as_work(managed: &ManagedDevice, submit: impl FnOnce() -> CUresult) -> CUresult {
+/// Calls `submit`, which submits a copy to the legacy default stream or waits for the GPU. It counts as work of the process: the channel groups
+/// of a process without work may be disabled.
+fn as_work<R>(managed: &ManagedDevice, submit: impl FnOnce() -> R) -> R {
     let stream = legacy();
     let is_noted = thread_state::with_thread(|thread| {
         managed.device.needs_note(stream, thread) && managed.device.begin_work(stream, thread)

@@ -53,6 +53,20 @@ fn memory_moves_in_small_pieces_while_a_latency_critical_client_works_and_a_seco
 }
 
 #[test]
+fn process_has_no_room_decided_before_it_has_reported_its_memory() {
+    let world = overcommitted(64 * MIB);
+    let mut a = world.process("be-a");
+    // As of a process that attaches anew with memory: room for none would send it away.
+    assert!(a.reserve(MOVABLE));
+    world.settle();
+    assert_eq!(a.page().memory_room(), None);
+    reports(&world, &a, MOVABLE);
+    until("the room is there", || has_room(&world, &a, MOVABLE));
+    a.report().report_movable_memory(MovableMemory::default());
+    until("it has freed all of it", || has_room(&world, &a, 0));
+}
+
+#[test]
 fn latency_critical_client_knows_when_memory_of_others_moves() {
     let world = overcommitted(12 * MIB);
     let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
