@@ -4,31 +4,39 @@
 //! A scan is good only if the driver asks for no recovery action, so a GPU that needs a reset stays unhealthy until
 //! it had one; where a driver does not know recovery actions, the scans alone decide.
 
-use std::fmt;
 use std::num::NonZeroU32;
 
 use super::xid;
 
 /// Why a GPU may not be given to pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The driver reported this Xid.
+    #[error("{}", xid::describe(*.0))]
     Xid(u64),
     /// The GPU does not answer any more.
+    #[error("GPU is lost: it does not answer the driver")]
     Lost,
     /// The driver requests a recovery action first.
+    #[error("the driver asks for recovery: {0}")]
     NeedsRecovery(Recovery),
     /// The driver does not list it any more.
+    #[error("the driver no longer lists this GPU")]
     Vanished,
     /// It is in MIG mode now.
+    #[error("GPU is in MIG mode")]
     Mig,
     /// It is in MIG mode, its instances are to be given, and it has none.
+    #[error("GPU is in MIG mode and has no instances")]
     NoInstances,
     /// It is an instance whose memory others use, too: several compute instances of one GPU instance.
+    #[error("the instance is one of several compute instances of a GPU instance, which share its memory")]
     SharedMemory,
     /// Another query about it failed.
+    #[error("querying the GPU failed: {0}")]
     Failed(String),
     /// The driver as a whole does not answer.
+    #[error("the NVIDIA driver does not answer: {0}")]
     DriverUnavailable(String),
 }
 
@@ -53,36 +61,23 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Xid(code) => out.write_str(&xid::describe(*code)),
-            Fault::Lost => out.write_str("GPU is lost: it does not answer the driver"),
-            Fault::NeedsRecovery(recovery) => write!(out, "the driver asks for recovery: {recovery}"),
-            Fault::Vanished => out.write_str("the driver no longer lists this GPU"),
-            Fault::Mig => out.write_str("GPU is in MIG mode"),
-            Fault::NoInstances => out.write_str("GPU is in MIG mode and has no instances"),
-            Fault::SharedMemory => out.write_str(
-                "the instance is one of several compute instances of a GPU instance, which share its memory",
-            ),
-            Fault::Failed(why) => write!(out, "querying the GPU failed: {why}"),
-            Fault::DriverUnavailable(why) => write!(out, "the NVIDIA driver does not answer: {why}"),
-        }
-    }
-}
-
 /// The recovery action that the driver requests before the GPU is used again (`nvmlDeviceGpuRecoveryAction_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Recovery {
     /// Reset the GPU.
+    #[strum(to_string = "reset the GPU")]
     Reset,
     /// Reboot the node.
+    #[strum(to_string = "reboot the node")]
     Reboot,
     /// Stop traffic between GPUs.
+    #[strum(to_string = "stop traffic between GPUs")]
     DrainPeers,
     /// Let running work end, then reset it.
+    #[strum(to_string = "let its work end, then reset the GPU")]
     DrainAndReset,
     /// An action that this version does not know.
+    #[strum(to_string = "recovery action {0}")]
     Other(u64),
 }
 
@@ -96,18 +91,6 @@ impl Recovery {
             3 => Some(Recovery::DrainPeers),
             4 => Some(Recovery::DrainAndReset),
             other => Some(Recovery::Other(other)),
-        }
-    }
-}
-
-impl fmt::Display for Recovery {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Recovery::Reset => out.write_str("reset the GPU"),
-            Recovery::Reboot => out.write_str("reboot the node"),
-            Recovery::DrainPeers => out.write_str("stop traffic between GPUs"),
-            Recovery::DrainAndReset => out.write_str("let its work end, then reset the GPU"),
-            Recovery::Other(code) => write!(out, "recovery action {code}"),
         }
     }
 }

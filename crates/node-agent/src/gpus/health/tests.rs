@@ -80,3 +80,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fault_names_the_recovery_that_the_driver_asks_for() {
+    let text = |code| Recovery::from_code(code).map(|recovery| Fault::NeedsRecovery(recovery).to_string());
+    assert_eq!(text(2).as_deref(), Some("the driver asks for recovery: reboot the node"));
+    assert_eq!(text(9).as_deref(), Some("the driver asks for recovery: recovery action 9"));
+}
