@@ -14,6 +14,7 @@ mod failure;
 mod node;
 mod overcommitted;
 mod report;
+mod schedule;
 mod tenant;
 mod tenant_node;
 mod tenants;

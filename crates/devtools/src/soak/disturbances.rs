@@ -1,6 +1,6 @@
 //! Random kills and stops of processes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,6 +9,7 @@ use sluice_test_bed::Interrupts;
 
 use super::node::SoakNode;
 use super::report::Findings;
+use super::schedule::{Schedule, resume};
 use super::tenants::Tenants;
 
 /// What may be disturbed in a round.
@@ -44,16 +45,14 @@ enum Undo {
 /// The disturbances of a round.
 pub(super) struct Disturbances {
     targets: Targets,
-    random: Random,
-    next: Instant,
-    undos: Vec<(Instant, Undo)>,
+    schedule: Schedule<Undo>,
     /// A daemon is killed once a round: the agent delays restarts that follow each other.
     has_killed_daemon: bool,
 }
 
 impl Disturbances {
     pub(super) fn new(targets: Targets, random: Random) -> Self {
-        Self { targets, random, next: Instant::now(), undos: Vec::new(), has_killed_daemon: false }
+        Self { targets, schedule: Schedule::new(random), has_killed_daemon: false }
     }
 
     /// Makes and ends the disturbances that are due.
@@ -64,14 +63,10 @@ impl Disturbances {
         findings: &mut Findings,
         interrupts: &Interrupts,
     ) -> anyhow::Result<()> {
-        let now = Instant::now();
-        let (due, later) = std::mem::take(&mut self.undos).into_iter().partition(|(at, _)| *at <= now);
-        self.undos = later;
-        for (_, undo) in due {
+        for undo in self.schedule.take_due() {
             undo_one(undo, node, interrupts)?;
         }
-        if now >= self.next {
-            self.next = now + self.between(200, 900);
+        if self.schedule.is_next_due(200, 900) {
             let kind = self.choose();
             self.disturb(kind, node, tenants, findings)?;
         }
@@ -80,12 +75,12 @@ impl Disturbances {
 
     /// Ends all disturbances, and waits until the manager serves.
     pub(super) fn undo_all(
-        mut self,
+        self,
         node: &mut SoakNode,
         tenants: &mut Tenants,
         interrupts: &Interrupts,
     ) -> anyhow::Result<()> {
-        for (_, undo) in self.undos.drain(..) {
+        for undo in self.schedule.into_undos() {
             undo_one(undo, node, interrupts)?;
         }
         tenants.resume_all();
@@ -93,12 +88,8 @@ impl Disturbances {
         node.wait_until_serving(interrupts)
     }
 
-    fn between(&mut self, from_ms: u64, to_ms: u64) -> Duration {
-        Duration::from_millis(from_ms + self.random.below(to_ms - from_ms))
-    }
-
     fn choose(&mut self) -> Kind {
-        let number = self.random.below(100);
+        let number = self.schedule.random.below(100);
         match self.targets {
             Targets::All if number < 10 => Kind::KillManager,
             Targets::All if number < 16 => Kind::KillAgent,
@@ -116,27 +107,25 @@ impl Disturbances {
         tenants: &mut Tenants,
         findings: &mut Findings,
     ) -> anyhow::Result<()> {
-        let index = self.random.index(tenants.all.len());
+        let index = self.schedule.random.index(tenants.all.len());
         match kind {
             Kind::KillTenant => {
                 tenants.replace(node, index)?;
                 findings.count_disturbance("tenants killed");
             }
             Kind::StopTenant => {
-                let time = self.between(50, 2_500);
-                tenants.all[index].is_disturbed = true;
-                tenants.all[index].signal(Signal::SIGSTOP);
-                self.resume_after(time, tenants.all[index].process.pid());
+                let time = self.schedule.between(50, 2_500);
+                self.schedule.end_after(time, Undo::Resume(tenants.all[index].stop()));
                 findings.count_disturbance("tenants stopped");
             }
             Kind::StopManager => {
-                let time = self.between(50, 1_500);
+                let time = self.schedule.between(50, 1_500);
                 if self.stop(node.manager_pid(), time) {
                     findings.count_disturbance("managers stopped");
                 }
             }
             Kind::StopAgent => {
-                let time = self.between(50, 2_000);
+                let time = self.schedule.between(50, 2_000);
                 if self.stop(node.agent_pid(), time) {
                     findings.count_disturbance("agents stopped");
                 }
@@ -160,31 +149,24 @@ impl Disturbances {
     }
 
     fn start_daemon_later(&mut self) {
-        let time = self.between(100, 1_200);
-        self.undos.push((Instant::now() + time, Undo::StartDaemon));
+        let time = self.schedule.between(100, 1_200);
+        self.schedule.end_after(time, Undo::StartDaemon);
     }
 
     fn stop(&mut self, pid: Option<i32>, time: Duration) -> bool {
         let Some(pid) = pid else { return false };
         let is_stopped = kill(Pid::from_raw(pid), Signal::SIGSTOP).is_ok();
         if is_stopped {
-            self.resume_after(time, pid);
+            self.schedule.end_after(time, Undo::Resume(pid));
         }
         is_stopped
-    }
-
-    fn resume_after(&mut self, time: Duration, pid: i32) {
-        self.undos.push((Instant::now() + time, Undo::Resume(pid)));
     }
 }
 
 fn undo_one(undo: Undo, node: &mut SoakNode, interrupts: &Interrupts) -> anyhow::Result<()> {
     match undo {
-        Undo::Resume(pid) => {
-            // The process may have been killed meanwhile. SIGCONT harms no other process that has its id now.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
-            Ok(())
-        }
-        Undo::StartDaemon => node.start_missing(interrupts),
+        Undo::Resume(pid) => resume(pid),
+        Undo::StartDaemon => node.start_missing(interrupts)?,
     }
+    Ok(())
 }

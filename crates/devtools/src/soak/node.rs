@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_test_bed::{Artifacts, Interrupts, Metrics, Process, SimulatedGpu, TestBed, TestBedOptions};
+use sluice_test_bed::{Artifacts, Interrupts, Metrics, TestBed, TestBedOptions};
 
 use super::agent::{Agent, GPU};
 use super::clients::{CLIENTS, Client, THREADS, resource_file};
-use super::tenant_node::TenantNode;
+use super::tenant_node::{TenantNode, this_program};
 
 /// How long it may take until the manager serves all clients: an agent delays restarts that follow each other.
 const SERVING_TIMEOUT: Duration = Duration::from_secs(90);
@@ -168,11 +168,6 @@ impl SoakNode {
         let socket = Some(self.bed.manager_socket()).filter(|socket| socket.exists());
         files.map(|entry| entry.path()).chain(socket).collect()
     }
-
-    /// Copies all logs.
-    pub(super) fn copy_logs(&self, to: &Path) -> anyhow::Result<()> {
-        self.bed.copy_logs(to)
-    }
 }
 
 impl TenantNode for SoakNode {
@@ -180,32 +175,16 @@ impl TenantNode for SoakNode {
         &CLIENTS
     }
 
+    fn bed(&self) -> &TestBed {
+        &self.bed
+    }
+
     fn tenant_command(&self, client: usize, seed: u64) -> anyhow::Result<Command> {
-        let mut command = Process::command(&this_program()?);
-        command.args(["soak-tenant", "--threads", &THREADS.to_string(), "--seed", &seed.to_string()]);
-        if CLIENTS[client].children {
-            command.arg("--children");
-        }
-        if CLIENTS[client].pools {
-            command.arg("--pools");
-        }
-        self.bed.set_gpu(&mut command, CLIENTS[client].name);
-        self.bed.set_hook(&mut command, CLIENTS[client].name);
-        command.env("TMPDIR", self.bed.path().join("tmp")).env("SLUICE_ON_MANAGER_LOSS", "closed");
-        // All hooks append to one file; each line names its process.
-        command.env("SLUICE_LOG", self.bed.path().join("hooks.log"));
+        let mut command = self.hooked_command(client, THREADS, seed)?;
         if let Some(agent) = &self.agent {
             command.env("SLUICE_SOCKET", agent.manager_socket()).arg("--cgroup").arg(agent.cgroup(client)?);
         }
         Ok(command)
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.bed.path().to_path_buf()
-    }
-
-    fn gpu(&self) -> SimulatedGpu {
-        self.bed.gpu()
     }
 
     fn metrics(&self) -> Option<Metrics> {
@@ -219,8 +198,4 @@ fn has_agent(sluice: &Path) -> anyhow::Result<bool> {
     let output =
         Command::new(sluice).args(["node-agent", "--help"]).output().context("cannot start sluice")?;
     Ok(output.status.success())
-}
-
-pub(super) fn this_program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find this program's path")
 }

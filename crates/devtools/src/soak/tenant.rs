@@ -105,6 +105,13 @@ impl Tenant {
         self.answer.take()
     }
 
+    /// Stops it. Returns its process id.
+    pub(super) fn stop(&mut self) -> i32 {
+        self.is_disturbed = true;
+        self.signal(Signal::SIGSTOP);
+        self.process.pid()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         // The process exists until this value reaps it.
         let _ = kill(Pid::from_raw(self.process.pid()), signal);

@@ -1,14 +1,12 @@
 //! Random suspensions and resumptions of clients, and kills and stops of processes, while memory moves.
 
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use sluice_load::random_calls::Random;
 use sluice_test_bed::Interrupts;
 
 use super::super::disturbances::Targets;
 use super::super::report::Findings;
+use super::super::schedule::{Schedule, resume};
 use super::super::tenants::Tenants;
 use super::node::{CLIENTS, OvercommittedNode};
 use super::suspensions::Suspensions;
@@ -26,16 +24,14 @@ enum Undo {
 /// The disturbances of a round.
 pub(super) struct Disturbances {
     targets: Targets,
-    random: Random,
-    next: Instant,
-    undos: Vec<(Instant, Undo)>,
+    schedule: Schedule<Undo>,
     /// The manager is killed once a round, so that one manager decides about several moves.
     has_killed_manager: bool,
 }
 
 impl Disturbances {
     pub(super) fn new(targets: Targets, random: Random) -> Self {
-        Self { targets, random, next: Instant::now(), undos: Vec::new(), has_killed_manager: false }
+        Self { targets, schedule: Schedule::new(random), has_killed_manager: false }
     }
 
     /// Makes and ends the disturbances that are due.
@@ -47,14 +43,10 @@ impl Disturbances {
         findings: &mut Findings,
         interrupts: &Interrupts,
     ) -> anyhow::Result<()> {
-        let now = Instant::now();
-        let (due, later) = std::mem::take(&mut self.undos).into_iter().partition(|(at, _)| *at <= now);
-        self.undos = later;
-        for (_, undo) in due {
+        for undo in self.schedule.take_due() {
             undo_one(undo, node, interrupts)?;
         }
-        if now >= self.next {
-            self.next = now + self.between(200, 1_000);
+        if self.schedule.is_next_due(200, 1_000) {
             self.disturb(node, tenants, suspensions, findings)?;
         }
         Ok(())
@@ -62,20 +54,16 @@ impl Disturbances {
 
     /// Ends all disturbances but the suspensions, and waits until the manager serves.
     pub(super) fn undo_all(
-        mut self,
+        self,
         node: &mut OvercommittedNode,
         tenants: &mut Tenants,
         interrupts: &Interrupts,
     ) -> anyhow::Result<()> {
-        for (_, undo) in self.undos.drain(..) {
+        for undo in self.schedule.into_undos() {
             undo_one(undo, node, interrupts)?;
         }
         tenants.resume_all();
         node.start_missing(interrupts)
-    }
-
-    fn between(&mut self, from_ms: u64, to_ms: u64) -> Duration {
-        Duration::from_millis(from_ms + self.random.below(to_ms - from_ms))
     }
 
     fn disturb(
@@ -87,26 +75,26 @@ impl Disturbances {
     ) -> anyhow::Result<()> {
         let may_kill_manager = self.targets == Targets::All && !self.has_killed_manager;
         let may_stop_manager = self.targets != Targets::Tenants && node.manager_pid().is_some();
-        let index = self.random.index(tenants.all.len());
-        match self.random.below(100) {
+        let index = self.schedule.random.index(tenants.all.len());
+        match self.schedule.random.below(100) {
             0..15 if may_kill_manager => {
                 self.has_killed_manager = true;
                 node.kill_manager();
                 suspensions.manager_disturbed();
                 // Shorter and longer than the time after which memory returns by itself.
-                let time = self.between(50, 2_000);
-                self.undos.push((Instant::now() + time, Undo::StartManager));
+                let time = self.schedule.between(50, 2_000);
+                self.schedule.end_after(time, Undo::StartManager);
                 findings.count_disturbance("managers killed beside moves");
             }
             0..25 if may_stop_manager => {
                 node.signal_manager(Signal::SIGSTOP)?;
                 suspensions.manager_disturbed();
-                let time = self.between(50, 1_500);
-                self.undos.push((Instant::now() + time, Undo::ResumeManager));
+                let time = self.schedule.between(50, 1_500);
+                self.schedule.end_after(time, Undo::ResumeManager);
                 findings.count_disturbance("managers stopped beside moves");
             }
             0..65 => {
-                let client = CLIENTS[self.random.index(CLIENTS.len())].name;
+                let client = CLIENTS[self.schedule.random.index(CLIENTS.len())].name;
                 if suspensions.toggle(node, client)? {
                     findings.count_disturbance("clients suspended");
                 }
@@ -116,10 +104,8 @@ impl Disturbances {
                 findings.count_disturbance("tenants killed beside moves");
             }
             _ => {
-                let time = self.between(50, 2_500);
-                tenants.all[index].is_disturbed = true;
-                tenants.all[index].signal(Signal::SIGSTOP);
-                self.undos.push((Instant::now() + time, Undo::Resume(tenants.all[index].process.pid())));
+                let time = self.schedule.between(50, 2_500);
+                self.schedule.end_after(time, Undo::Resume(tenants.all[index].stop()));
                 findings.count_disturbance("tenants stopped beside moves");
             }
         }
@@ -129,14 +115,11 @@ impl Disturbances {
 
 fn undo_one(undo: Undo, node: &mut OvercommittedNode, interrupts: &Interrupts) -> anyhow::Result<()> {
     match undo {
-        Undo::Resume(pid) => {
-            // The process may have been killed meanwhile. SIGCONT harms no other process that has its id now.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
-            Ok(())
-        }
+        Undo::Resume(pid) => resume(pid),
         // It may have been killed meanwhile.
-        Undo::ResumeManager if node.manager_pid().is_none() => Ok(()),
-        Undo::ResumeManager => node.signal_manager(Signal::SIGCONT),
-        Undo::StartManager => node.start_missing(interrupts),
+        Undo::ResumeManager if node.manager_pid().is_none() => {}
+        Undo::ResumeManager => node.signal_manager(Signal::SIGCONT)?,
+        Undo::StartManager => node.start_missing(interrupts)?,
     }
+    Ok(())
 }

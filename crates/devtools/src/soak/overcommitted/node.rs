@@ -1,17 +1,16 @@
 //! The simulated GPU whose clients have more memory together than it has, and its pod-manager with a resource file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nix::sys::signal::Signal;
-use sluice_test_bed::{Artifacts, Interrupts, Metrics, Process, SimulatedGpu, TestBed, TestBedOptions};
+use sluice_test_bed::{Artifacts, Interrupts, Metrics, TestBed, TestBedOptions};
 
 use super::super::clients::{Client, client, resource_file};
-use super::super::node::this_program;
-use super::super::tenant_node::TenantNode;
+use super::super::tenant_node::{TenantNode, this_program};
 
 const MIB: u64 = 1 << 20;
 
@@ -132,15 +131,6 @@ impl OvercommittedNode {
         let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();
         (count("memory left the GPU"), count("memory returned to the GPU"))
     }
-
-    fn hook_log(&self) -> PathBuf {
-        self.bed.path().join("hooks.log")
-    }
-
-    /// Copies all logs.
-    pub(super) fn copy_logs(&self, to: &Path) -> anyhow::Result<()> {
-        self.bed.copy_logs(to)
-    }
 }
 
 impl TenantNode for OvercommittedNode {
@@ -148,26 +138,14 @@ impl TenantNode for OvercommittedNode {
         &CLIENTS
     }
 
+    fn bed(&self) -> &TestBed {
+        &self.bed
+    }
+
     fn tenant_command(&self, client: usize, seed: u64) -> anyhow::Result<Command> {
-        let mut command = Process::command(&this_program()?);
-        command.args(["soak-tenant", "--movable", "--threads", &THREADS.to_string()]);
-        command.args(["--seed", &seed.to_string()]);
-        if CLIENTS[client].children {
-            command.arg("--children");
-        }
-        self.bed.set_gpu(&mut command, CLIENTS[client].name);
-        self.bed.set_hook(&mut command, CLIENTS[client].name);
-        command.env("TMPDIR", self.bed.path().join("tmp")).env("SLUICE_ON_MANAGER_LOSS", "closed");
-        command.env("SLUICE_LOG", self.hook_log());
+        let mut command = self.hooked_command(client, THREADS, seed)?;
+        command.arg("--movable");
         Ok(command)
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.bed.path().to_path_buf()
-    }
-
-    fn gpu(&self) -> SimulatedGpu {
-        self.bed.gpu()
     }
 
     fn metrics(&self) -> Option<Metrics> {
