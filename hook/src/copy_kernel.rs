@@ -1,8 +1,9 @@
 //! Small copies between pinned host memory and the GPU, made by a kernel in place of a copy engine.
 //!
 //! A neighbour that copies, allocates or frees keeps a copy engine for up to one of its time slices. `sluice_hook_core::hold_kernel` decides
-//! whether copies of a request avoid that. They do while the manager says that memory of others moves. The kernel runs in the program's stream, so the order of commands stays the same. A copy that the
-//! kernel cannot make exactly as the driver would is left to the driver, and counted by its reason.
+//! whether copies of a request avoid that. They always do while the manager says that memory of others moves. The kernel runs in the program's
+//! stream, so the order of commands stays the same. A copy that the kernel cannot make exactly as the driver would is left to the driver, and
+//! counted by its reason.
 
 mod counts;
 mod memory;

@@ -1,8 +1,8 @@
 //! The NUMA node from which host memory comes. The kernel takes a page from the node of the CPU that makes it exist, and from another node once that
 //! one has none left. So the thread that makes the pages runs on the CPUs of the GPU's node.
 //!
-//! A memory policy (`set_mempolicy`) would have the same effect. Container runtimes refuse that call to containers without SYS_NICE, the
-//! agent's included.
+//! A memory policy (`set_mempolicy`) would have the same effect. The default seccomp profiles of container runtimes refuse that call without
+//! SYS_NICE, which the agent does not have.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

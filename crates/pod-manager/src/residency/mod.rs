@@ -335,7 +335,7 @@ fn show_room(room: u64, need: u64, paced: bool, id: ClientId, processes: &Proces
             _ => memory.resident + own,
         };
         if let Some(pages) = &process.endpoint.pages {
-            // A process that has attached anew reports a moment later what it has. No room would send all of it away.
+            // A process that has attached anew reports a moment later what it has. A room of 0 would send all of it away.
             if memory.need == 0 && pages.grant().memory_room().is_none() {
                 continue;
             }
